@@ -98,7 +98,7 @@ ValueId build_node(const Builder *b, Opcode op, const ValueId *inputs, int input
     ValueId output = 0;
     Diagnostics refused = {0};
     for (int i = 0; i < input_count; i++)
-        if (!inputs[i]) return 0;
+        if (!inputs[i] && b->diagnostics) return 0;
     if (b->add) return b->add(b, op, inputs, input_count, attributes, attribute_count);
     if (!graph_add_node(b->graph, op, b->origin, inputs, input_count, attributes, attribute_count, &output,
                         opcodes[op].outputs > 0, b->diagnostics ? b->diagnostics : &refused) &&

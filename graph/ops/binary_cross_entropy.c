@@ -1,6 +1,7 @@
 /* Binary cross-entropy of logits x and probabilities y, element by element: -y log(s) - (1 - y) log(1 - s) with the
  * sigmoid s of x, in the form |x| w + log(1 + exp(-|x|)), where w is 1 - y of positive x and y of others: it overflows
  * nowhere, and nothing large is taken from something as large. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -13,17 +14,17 @@ bool infer_binary_cross_entropy(InferContext *context)
 }
 
 /* sigmoid(x) - y, and -x. */
-bool differentiate_binary_cross_entropy(Differentiation *differentiation, const Node *node)
+bool differentiate_binary_cross_entropy(Differentiation *d, const Node *node)
 {
-    ValueId x = node->inputs[0], y = node->inputs[1], dy = gradient_of(differentiation, node->outputs[0]);
-    if (gradient_wanted(differentiation, x)) {
-        ValueId probability = gradient_unary(differentiation, OP_Sigmoid, x);
-        ValueId slope = gradient_binary(differentiation, OP_Sub, probability, y);
-        gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, slope));
+    ValueId x = node->inputs[0], y = node->inputs[1], dy = gradient_of(d, node->outputs[0]);
+    if (gradient_wanted(d, x)) {
+        ValueId probability = build_unary(d->b, OP_Sigmoid, x);
+        ValueId slope = build_binary(d->b, OP_Sub, probability, y);
+        gradient_add(d, x, build_binary(d->b, OP_Mul, dy, slope));
     }
-    if (gradient_wanted(differentiation, y)) {
-        ValueId slope = gradient_unary(differentiation, OP_Neg, x);
-        gradient_add(differentiation, y, gradient_binary(differentiation, OP_Mul, dy, slope));
+    if (gradient_wanted(d, y)) {
+        ValueId slope = build_unary(d->b, OP_Neg, x);
+        gradient_add(d, y, build_binary(d->b, OP_Mul, dy, slope));
     }
     return true;
 }

@@ -8,6 +8,7 @@
  *
  * The weighted one is that of torch.nn.CrossEntropyLoss with class weights w and label smoothing e: of a row with label
  * y, with p = log-softmax, (1 - e) w_y (-p_y) + e / classes * the sum over c of w_c (-p_c). */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 #include "runtime/program/step_scalars.h"
@@ -61,20 +62,19 @@ static bool is_one(const Graph *graph, ValueId id)
            element_as_double(value->dtype, value->data, 0) == 1;
 }
 
-bool differentiate_cross_entropy(Differentiation *differentiation, const Node *node)
+bool differentiate_cross_entropy(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId logits = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
+    const Graph *graph = d->graph;
+    ValueId logits = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
     for (int i = 1; i < node->output_count; i++)
-        if (gradient_of(differentiation, node->outputs[i])) return false;
-    if (!gradient_wanted(differentiation, logits)) return true;
+        if (gradient_of(d, node->outputs[i])) return false;
+    if (!gradient_wanted(d, logits)) return true;
     bool weighted = node->op == OP_WeightedCrossEntropy;
     ValueId inputs[5] = {logits, node->inputs[1], node->outputs[1], node->inputs[2], weighted ? node->inputs[3] : 0};
-    ValueId gradient =
-        gradient_node(differentiation, weighted ? OP_WeightedCrossEntropyGradient : OP_CrossEntropyGradient, inputs,
-                      weighted ? 5 : 4, node->attributes, node->attribute_count);
-    if (!is_one(graph, dy)) gradient = gradient_binary(differentiation, OP_Mul, gradient, dy);
-    gradient_add(differentiation, logits, gradient);
+    ValueId gradient = build_node(d->b, weighted ? OP_WeightedCrossEntropyGradient : OP_CrossEntropyGradient, inputs,
+                                  weighted ? 5 : 4, node->attributes, node->attribute_count);
+    if (!is_one(graph, dy)) gradient = build_binary(d->b, OP_Mul, gradient, dy);
+    gradient_add(d, logits, gradient);
     return true;
 }
 
@@ -367,13 +367,13 @@ bool infer_scale_loss(InferContext *context)
     return infer_float_inputs(context, 1) && infer_scalars(context, 1) && infer_same(context);
 }
 
-bool differentiate_scale_loss(Differentiation *differentiation, const Node *node)
+bool differentiate_scale_loss(Differentiation *d, const Node *node)
 {
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
-    if (gradient_wanted(differentiation, node->inputs[0]))
-        gradient_add(differentiation, node->inputs[0],
-                     gradient_node(differentiation, OP_ScaleLoss, (ValueId[]){dy, node->inputs[1]}, 2, node->attributes,
-                                   node->attribute_count));
+    ValueId dy = gradient_of(d, node->outputs[0]);
+    if (gradient_wanted(d, node->inputs[0]))
+        gradient_add(d, node->inputs[0],
+                     build_node(d->b, OP_ScaleLoss, (ValueId[]){dy, node->inputs[1]}, 2, node->attributes,
+                                node->attribute_count));
     return true;
 }
 

@@ -41,14 +41,13 @@ bool axes_dropout(const Graph *graph, const Node *node, int output, int axis, in
     return true;
 }
 
-bool differentiate_dropout(Differentiation *differentiation, const Node *node)
+bool differentiate_dropout(Differentiation *d, const Node *node)
 {
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
-    ValueId inputs[4] = {gradient_of(differentiation, node->outputs[0]), node->inputs[1], node->inputs[2]};
+    if (!gradient_wanted(d, node->inputs[0])) return true;
+    ValueId inputs[4] = {gradient_of(d, node->outputs[0]), node->inputs[1], node->inputs[2]};
     if (node->input_count > 3) inputs[3] = node->inputs[3];
-    gradient_add(
-        differentiation, node->inputs[0],
-        gradient_node(differentiation, OP_Dropout, inputs, node->input_count, node->attributes, node->attribute_count));
+    gradient_add(d, node->inputs[0],
+                 build_node(d->b, OP_Dropout, inputs, node->input_count, node->attributes, node->attribute_count));
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Maps with numpy broadcasting. */
 #include <math.h>
 
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -44,51 +45,50 @@ bool infer_unary(InferContext *context)
 }
 
 /* The derivative at x, or 0 where the operator has none; y is the result. */
-static ValueId unary_derivative(Differentiation *differentiation, Opcode op, ValueId x, ValueId y)
+static ValueId unary_derivative(Differentiation *d, Opcode op, ValueId x, ValueId y)
 {
-    DType dtype = graph_value(differentiation_graph(differentiation), x)->dtype;
+    DType dtype = graph_value(d->graph, x)->dtype;
     switch (op) {
-    case OP_Neg: return gradient_scalar(differentiation, dtype, -1);
-    case OP_Abs: return gradient_unary(differentiation, OP_Sign, x);
+    case OP_Neg: return graph_constant_scalar(d->graph, dtype, -1);
+    case OP_Abs: return build_unary(d->b, OP_Sign, x);
     case OP_Exp: return y;
-    case OP_Log: return gradient_unary(differentiation, OP_Reciprocal, x);
-    case OP_Sqrt: return gradient_binary(differentiation, OP_Div, gradient_scalar(differentiation, dtype, 0.5), y);
-    case OP_Reciprocal: return gradient_unary(differentiation, OP_Neg, gradient_binary(differentiation, OP_Mul, y, y));
-    case OP_Sin: return gradient_unary(differentiation, OP_Cos, x);
-    case OP_Cos: return gradient_unary(differentiation, OP_Neg, gradient_unary(differentiation, OP_Sin, x));
+    case OP_Log: return build_unary(d->b, OP_Reciprocal, x);
+    case OP_Sqrt: return build_binary(d->b, OP_Div, graph_constant_scalar(d->graph, dtype, 0.5), y);
+    case OP_Reciprocal: return build_unary(d->b, OP_Neg, build_binary(d->b, OP_Mul, y, y));
+    case OP_Sin: return build_unary(d->b, OP_Cos, x);
+    case OP_Cos: return build_unary(d->b, OP_Neg, build_unary(d->b, OP_Sin, x));
     case OP_Erf: {
-        ValueId square = gradient_unary(differentiation, OP_Neg, gradient_binary(differentiation, OP_Mul, x, x));
-        ValueId bell = gradient_unary(differentiation, OP_Exp, square);
-        return gradient_binary(differentiation, OP_Mul, bell, gradient_scalar(differentiation, dtype, M_2_SQRTPI));
+        ValueId square = build_unary(d->b, OP_Neg, build_binary(d->b, OP_Mul, x, x));
+        ValueId bell = build_unary(d->b, OP_Exp, square);
+        return build_binary(d->b, OP_Mul, bell, graph_constant_scalar(d->graph, dtype, M_2_SQRTPI));
     }
     case OP_Tanh: {
-        ValueId one = gradient_scalar(differentiation, dtype, 1);
-        return gradient_binary(differentiation, OP_Sub, one, gradient_binary(differentiation, OP_Mul, y, y));
+        ValueId one = graph_constant_scalar(d->graph, dtype, 1);
+        return build_binary(d->b, OP_Sub, one, build_binary(d->b, OP_Mul, y, y));
     }
     case OP_Sigmoid: {
-        ValueId one = gradient_scalar(differentiation, dtype, 1);
-        return gradient_binary(differentiation, OP_Mul, y, gradient_binary(differentiation, OP_Sub, one, y));
+        ValueId one = graph_constant_scalar(d->graph, dtype, 1);
+        return build_binary(d->b, OP_Mul, y, build_binary(d->b, OP_Sub, one, y));
     }
     default: return 0;
     }
 }
 
-bool differentiate_unary(Differentiation *differentiation, const Node *node)
+bool differentiate_unary(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId x = node->inputs[0], y = node->outputs[0], dy = gradient_of(differentiation, y);
+    const Graph *graph = d->graph;
+    ValueId x = node->inputs[0], y = node->outputs[0], dy = gradient_of(d, y);
     if (node->op == OP_Identity) {
-        gradient_add(differentiation, x, dy);
+        gradient_add(d, x, dy);
     } else if (node->op == OP_Relu) {
         DType dtype = graph_value(graph, x)->dtype;
-        ValueId zero = gradient_scalar(differentiation, dtype, 0);
-        ValueId passes = gradient_binary(differentiation, OP_Less, zero, y);
-        gradient_add(differentiation, x,
-                     gradient_node(differentiation, OP_Where, (ValueId[]){passes, dy, zero}, 3, NULL, 0));
+        ValueId zero = graph_constant_scalar(d->graph, dtype, 0);
+        ValueId passes = build_binary(d->b, OP_Less, zero, y);
+        gradient_add(d, x, build_where(d->b, passes, dy, zero));
     } else if (node->op != OP_Sign) { /* whose derivative is 0 wherever it has one */
-        ValueId derivative = unary_derivative(differentiation, node->op, x, y);
+        ValueId derivative = unary_derivative(d, node->op, x, y);
         if (!derivative) return false;
-        gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, derivative));
+        gradient_add(d, x, build_binary(d->b, OP_Mul, dy, derivative));
     }
     return true;
 }
@@ -139,13 +139,12 @@ bool infer_cast(InferContext *context)
     return true;
 }
 
-bool differentiate_cast(Differentiation *differentiation, const Node *node)
+bool differentiate_cast(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
-    if (!gradient_wanted(differentiation, x)) return true;
-    Attribute to = attribute_integer("to", graph_value(graph, x)->dtype);
-    gradient_add(differentiation, x, gradient_node(differentiation, OP_Cast, &dy, 1, &to, 1));
+    const Graph *graph = d->graph;
+    ValueId x = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
+    if (!gradient_wanted(d, x)) return true;
+    gradient_add(d, x, build_cast(d->b, dy, graph_value(graph, x)->dtype));
     return true;
 }
 
@@ -198,84 +197,75 @@ bool infer_binary(InferContext *context)
     return broadcast_inputs(context, 0, 1);
 }
 
-static void gradient_of_power(Differentiation *differentiation, ValueId a, ValueId b, ValueId y, ValueId dy)
+static void gradient_of_power(Differentiation *d, ValueId a, ValueId b, ValueId y, ValueId dy)
 {
-    const Graph *graph = differentiation_graph(differentiation);
+    const Graph *graph = d->graph;
     DType dtype = graph_value(graph, a)->dtype;
-    ValueId zero = gradient_scalar(differentiation, dtype, 0), one = gradient_scalar(differentiation, dtype, 1);
-    Attribute to = attribute_integer("to", dtype);
-    if (graph_value(graph, b)->dtype != dtype) b = gradient_node(differentiation, OP_Cast, &b, 1, &to, 1);
-    if (gradient_wanted(differentiation, a)) {
-        ValueId less = gradient_binary(differentiation, OP_Sub, b, one);
-        ValueId slope = gradient_binary(differentiation, OP_Mul, b, gradient_binary(differentiation, OP_Pow, a, less));
-        gradient_add(differentiation, a, gradient_binary(differentiation, OP_Mul, dy, slope));
+    ValueId zero = graph_constant_scalar(d->graph, dtype, 0), one = graph_constant_scalar(d->graph, dtype, 1);
+    if (graph_value(graph, b)->dtype != dtype) b = build_cast(d->b, b, dtype);
+    if (gradient_wanted(d, a)) {
+        ValueId less = build_binary(d->b, OP_Sub, b, one);
+        ValueId slope = build_binary(d->b, OP_Mul, b, build_binary(d->b, OP_Pow, a, less));
+        gradient_add(d, a, build_binary(d->b, OP_Mul, dy, slope));
     }
-    if (gradient_wanted(differentiation, b)) { /* 0 where a <= 0, as the exponent cannot move there */
-        ValueId positive = gradient_binary(differentiation, OP_Less, zero, a);
-        ValueId base = gradient_node(differentiation, OP_Where, (ValueId[]){positive, a, one}, 3, NULL, 0);
-        ValueId slope = gradient_binary(differentiation, OP_Mul, y, gradient_unary(differentiation, OP_Log, base));
-        gradient_add(differentiation, b, gradient_binary(differentiation, OP_Mul, dy, slope));
+    if (gradient_wanted(d, b)) { /* 0 where a <= 0, as the exponent cannot move there */
+        ValueId positive = build_binary(d->b, OP_Less, zero, a);
+        ValueId base = build_where(d->b, positive, a, one);
+        ValueId slope = build_binary(d->b, OP_Mul, y, build_unary(d->b, OP_Log, base));
+        gradient_add(d, b, build_binary(d->b, OP_Mul, dy, slope));
     }
 }
 
-static void gradient_of_quotient(Differentiation *differentiation, ValueId a, ValueId b, ValueId y, ValueId dy)
+static void gradient_of_quotient(Differentiation *d, ValueId a, ValueId b, ValueId y, ValueId dy)
 {
-    ValueId da = gradient_binary(differentiation, OP_Div, dy, b);
-    gradient_add(differentiation, a, da);
-    if (gradient_wanted(differentiation, b)) {
-        ValueId product = gradient_binary(differentiation, OP_Mul, da, y);
-        gradient_add(differentiation, b, gradient_unary(differentiation, OP_Neg, product));
+    ValueId da = build_binary(d->b, OP_Div, dy, b);
+    gradient_add(d, a, da);
+    if (gradient_wanted(d, b)) {
+        ValueId product = build_binary(d->b, OP_Mul, da, y);
+        gradient_add(d, b, build_unary(d->b, OP_Neg, product));
     }
 }
 
 /* d Mod(a, b) = da - trunc(a / b) db; the quotient is recovered as (a - y) / b. */
-static void gradient_of_remainder(Differentiation *differentiation, ValueId a, ValueId b, ValueId y, ValueId dy)
+static void gradient_of_remainder(Differentiation *d, ValueId a, ValueId b, ValueId y, ValueId dy)
 {
-    gradient_add(differentiation, a, dy);
-    if (gradient_wanted(differentiation, b)) {
-        ValueId quotient = gradient_binary(differentiation, OP_Div, gradient_binary(differentiation, OP_Sub, y, a), b);
-        gradient_add(differentiation, b, gradient_binary(differentiation, OP_Mul, dy, quotient));
+    gradient_add(d, a, dy);
+    if (gradient_wanted(d, b)) {
+        ValueId quotient = build_binary(d->b, OP_Div, build_binary(d->b, OP_Sub, y, a), b);
+        gradient_add(d, b, build_binary(d->b, OP_Mul, dy, quotient));
     }
 }
 
 /* Where both are equal the gradient goes to the first: so clipping passes it on at the bounds. */
-static void gradient_of_extreme(Differentiation *differentiation, Opcode op, ValueId a, ValueId b, ValueId dy)
+static void gradient_of_extreme(Differentiation *d, Opcode op, ValueId a, ValueId b, ValueId dy)
 {
-    ValueId zero = gradient_scalar(differentiation, graph_value(differentiation_graph(differentiation), a)->dtype, 0);
-    ValueId first = op == OP_Min ? gradient_binary(differentiation, OP_LessOrEqual, a, b)
-                                 : gradient_binary(differentiation, OP_LessOrEqual, b, a);
-    if (gradient_wanted(differentiation, a))
-        gradient_add(differentiation, a,
-                     gradient_node(differentiation, OP_Where, (ValueId[]){first, dy, zero}, 3, NULL, 0));
-    if (gradient_wanted(differentiation, b))
-        gradient_add(differentiation, b,
-                     gradient_node(differentiation, OP_Where, (ValueId[]){first, zero, dy}, 3, NULL, 0));
+    ValueId zero = graph_constant_scalar(d->graph, graph_value(d->graph, a)->dtype, 0);
+    ValueId first = op == OP_Min ? build_binary(d->b, OP_LessOrEqual, a, b) : build_binary(d->b, OP_LessOrEqual, b, a);
+    if (gradient_wanted(d, a)) gradient_add(d, a, build_where(d->b, first, dy, zero));
+    if (gradient_wanted(d, b)) gradient_add(d, b, build_where(d->b, first, zero, dy));
 }
 
-bool differentiate_binary(Differentiation *differentiation, const Node *node)
+bool differentiate_binary(Differentiation *d, const Node *node)
 {
-    ValueId a = node->inputs[0], b = node->inputs[1], y = node->outputs[0], dy = gradient_of(differentiation, y);
+    ValueId a = node->inputs[0], b = node->inputs[1], y = node->outputs[0], dy = gradient_of(d, y);
     switch (node->op) {
     case OP_Add:
-        gradient_add(differentiation, a, dy);
-        gradient_add(differentiation, b, dy);
+        gradient_add(d, a, dy);
+        gradient_add(d, b, dy);
         return true;
     case OP_Sub:
-        gradient_add(differentiation, a, dy);
-        if (gradient_wanted(differentiation, b))
-            gradient_add(differentiation, b, gradient_unary(differentiation, OP_Neg, dy));
+        gradient_add(d, a, dy);
+        if (gradient_wanted(d, b)) gradient_add(d, b, build_unary(d->b, OP_Neg, dy));
         return true;
     case OP_Mul:
-        if (gradient_wanted(differentiation, a))
-            gradient_add(differentiation, a, gradient_binary(differentiation, OP_Mul, dy, b));
-        if (gradient_wanted(differentiation, b))
-            gradient_add(differentiation, b, gradient_binary(differentiation, OP_Mul, dy, a));
+        if (gradient_wanted(d, a)) gradient_add(d, a, build_binary(d->b, OP_Mul, dy, b));
+        if (gradient_wanted(d, b)) gradient_add(d, b, build_binary(d->b, OP_Mul, dy, a));
         return true;
-    case OP_Div: gradient_of_quotient(differentiation, a, b, y, dy); return true;
-    case OP_Pow: gradient_of_power(differentiation, a, b, y, dy); return true;
-    case OP_Mod: gradient_of_remainder(differentiation, a, b, y, dy); return true;
+    case OP_Div: gradient_of_quotient(d, a, b, y, dy); return true;
+    case OP_Pow: gradient_of_power(d, a, b, y, dy); return true;
+    case OP_Mod: gradient_of_remainder(d, a, b, y, dy); return true;
     case OP_Min:
-    case OP_Max: gradient_of_extreme(differentiation, node->op, a, b, dy); return true;
+    case OP_Max: gradient_of_extreme(d, node->op, a, b, dy); return true;
     default: return false;
     }
 }
@@ -388,15 +378,15 @@ bool infer_where(InferContext *context)
     return true;
 }
 
-bool differentiate_where(Differentiation *differentiation, const Node *node)
+bool differentiate_where(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId condition = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
-    ValueId zero = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 0);
+    const Graph *graph = d->graph;
+    ValueId condition = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
+    ValueId zero = graph_constant_scalar(d->graph, graph_value(graph, dy)->dtype, 0);
     for (int i = 1; i <= 2; i++) {
-        if (!gradient_wanted(differentiation, node->inputs[i])) continue;
+        if (!gradient_wanted(d, node->inputs[i])) continue;
         ValueId inputs[3] = {condition, i == 1 ? dy : zero, i == 1 ? zero : dy};
-        gradient_add(differentiation, node->inputs[i], gradient_node(differentiation, OP_Where, inputs, 3, NULL, 0));
+        gradient_add(d, node->inputs[i], build_node(d->b, OP_Where, inputs, 3, NULL, 0));
     }
     return true;
 }

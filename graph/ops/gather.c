@@ -1,6 +1,7 @@
 /* Rows chosen by an index tensor. Negative indices count from the end; indices outside the axis are moved to its
  * nearest end, so that no input makes a program touch foreign memory (the interpreter used for constants does the
  * same). */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -48,18 +49,17 @@ bool axes_gather_gradient(const Graph *graph, const Node *node, int output, int 
     return axis != gathered;
 }
 
-bool differentiate_gather(Differentiation *differentiation, const Node *node)
+bool differentiate_gather(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    const Graph *graph = d->graph;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     Shape shape = graph_value(graph, node->inputs[0])->shape;
     const Attribute *left_out = node_attribute(node, "no_gradient");
     Attribute attributes[3] = {attribute_integer("axis", node_integer(node, "axis", 0)),
                                attribute_integers("shape", shape.dim, shape.rank)};
     if (left_out) attributes[2] = *left_out;
-    ValueId inputs[2] = {node->inputs[1], gradient_of(differentiation, node->outputs[0])};
-    gradient_add(differentiation, node->inputs[0],
-                 gradient_node(differentiation, OP_GatherGradient, inputs, 2, attributes, left_out ? 3 : 2));
+    ValueId inputs[2] = {node->inputs[1], gradient_of(d, node->outputs[0])};
+    gradient_add(d, node->inputs[0], build_node(d->b, OP_GatherGradient, inputs, 2, attributes, left_out ? 3 : 2));
     return true;
 }
 
@@ -117,13 +117,13 @@ bool infer_gather_gradient(InferContext *context)
 }
 
 /* The gradient of a sum of scattered rows: each row gathered again. */
-bool differentiate_gather_gradient(Differentiation *differentiation, const Node *node)
+bool differentiate_gather_gradient(Differentiation *d, const Node *node)
 {
-    if (!gradient_wanted(differentiation, node->inputs[1])) return true;
+    if (!gradient_wanted(d, node->inputs[1])) return true;
     if (node_attribute(node, "no_gradient")) return false;
     Attribute axis = attribute_integer("axis", node_integer(node, "axis", 0));
-    ValueId inputs[2] = {gradient_of(differentiation, node->outputs[0]), node->inputs[0]};
-    gradient_add(differentiation, node->inputs[1], gradient_node(differentiation, OP_Gather, inputs, 2, &axis, 1));
+    ValueId inputs[2] = {gradient_of(d, node->outputs[0]), node->inputs[0]};
+    gradient_add(d, node->inputs[1], build_node(d->b, OP_Gather, inputs, 2, &axis, 1));
     return true;
 }
 
@@ -175,17 +175,16 @@ void lower_gather_gradient(Lowering *lowering, const Node *node)
 }
 
 /* What was read several times adds up: the gradient is scattered into zeros, placed by the same attribute. */
-static bool differentiate_by_scatter(Differentiation *differentiation, const Node *node, Opcode scatter,
-                                     const char *placement)
+static bool differentiate_by_scatter(Differentiation *d, const Node *node, Opcode scatter, const char *placement)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    const Graph *graph = d->graph;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     Shape shape = graph_value(graph, node->inputs[0])->shape;
     Attribute attributes[3] = {attribute_integer(placement, node_integer(node, placement, 0)),
                                attribute_string("reduction", "add"),
                                attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId inputs[2] = {node->inputs[1], gradient_of(differentiation, node->outputs[0])};
-    gradient_add(differentiation, node->inputs[0], gradient_node(differentiation, scatter, inputs, 2, attributes, 3));
+    ValueId inputs[2] = {node->inputs[1], gradient_of(d, node->outputs[0])};
+    gradient_add(d, node->inputs[0], build_node(d->b, scatter, inputs, 2, attributes, 3));
     return true;
 }
 
@@ -209,9 +208,9 @@ bool infer_gather_elements(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_elements(Differentiation *differentiation, const Node *node)
+bool differentiate_gather_elements(Differentiation *d, const Node *node)
 {
-    return differentiate_by_scatter(differentiation, node, OP_ScatterElements, "axis");
+    return differentiate_by_scatter(d, node, OP_ScatterElements, "axis");
 }
 
 void lower_gather_elements(Lowering *lowering, const Node *node)
@@ -259,9 +258,9 @@ bool infer_gather_nd(InferContext *context)
     return true;
 }
 
-bool differentiate_gather_nd(Differentiation *differentiation, const Node *node)
+bool differentiate_gather_nd(Differentiation *d, const Node *node)
 {
-    return differentiate_by_scatter(differentiation, node, OP_ScatterND, "batch_dims");
+    return differentiate_by_scatter(d, node, OP_ScatterND, "batch_dims");
 }
 
 /* Axes: those of the indices but the last, then those of the slices that a tuple chooses. */

@@ -7,11 +7,11 @@
 static const double TANH_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double TANH_CUBIC = 0.044715;
 
-bool differentiate_gelu(Differentiation *differentiation, const Node *node)
+bool differentiate_gelu(Differentiation *d, const Node *node)
 {
-    Graph *graph = differentiation_graph(differentiation);
-    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]), derivative;
-    if (!gradient_wanted(differentiation, x)) return true;
+    Graph *graph = d->graph;
+    ValueId x = node->inputs[0], dy = gradient_of(d, node->outputs[0]), derivative;
+    if (!gradient_wanted(d, x)) return true;
     /* Computed in the forward pass, where it shares most of its work with the function and takes the place of x in what
      * is kept for the backward pass. */
     NodeOrigin origin = {.name = node->name, .phase = PHASE_FORWARD, .layer = node->layer};
@@ -19,7 +19,7 @@ bool differentiate_gelu(Differentiation *differentiation, const Node *node)
     if (!graph_add_node(graph, OP_GeluDerivative, origin, &x, 1, node->attributes, node->attribute_count, &derivative,
                         1, &diagnostics))
         bug("the derivative of Gelu does not take what Gelu takes");
-    gradient_add(differentiation, x, gradient_binary(differentiation, OP_Mul, dy, derivative));
+    gradient_add(d, x, build_binary(d->b, OP_Mul, dy, derivative));
     return true;
 }
 

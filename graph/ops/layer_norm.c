@@ -1,5 +1,6 @@
 /* Layer normalisation over the last axis (Ba, Kiros and Hinton, arXiv 1607.06450), with the mean and then the variance
  * in two passes. Mean and inverse deviation are kept for the gradients. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -42,21 +43,20 @@ bool infer_layer_norm(InferContext *context)
     return true;
 }
 
-bool differentiate_layer_norm(Differentiation *differentiation, const Node *node)
+bool differentiate_layer_norm(Differentiation *d, const Node *node)
 {
     ValueId x = node->inputs[0], gain = node->inputs[1], mean = node->outputs[1], inverse = node->outputs[2];
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
-    if (gradient_of(differentiation, mean) || gradient_of(differentiation, inverse)) return false;
-    if (gradient_wanted(differentiation, x)) {
+    ValueId dy = gradient_of(d, node->outputs[0]);
+    if (gradient_of(d, mean) || gradient_of(d, inverse)) return false;
+    if (gradient_wanted(d, x)) {
         ValueId inputs[5] = {x, gain, mean, inverse, dy};
-        gradient_add(differentiation, x, gradient_node(differentiation, OP_LayerNormGradient, inputs, 5, NULL, 0));
+        gradient_add(d, x, build_node(d->b, OP_LayerNormGradient, inputs, 5, NULL, 0));
     }
-    if (gradient_wanted(differentiation, gain)) {
+    if (gradient_wanted(d, gain)) {
         ValueId inputs[4] = {x, mean, inverse, dy};
-        gradient_add(differentiation, gain,
-                     gradient_node(differentiation, OP_LayerNormGainGradient, inputs, 4, NULL, 0));
+        gradient_add(d, gain, build_node(d->b, OP_LayerNormGainGradient, inputs, 4, NULL, 0));
     }
-    if (node->input_count > 2 && node->inputs[2]) gradient_add(differentiation, node->inputs[2], dy);
+    if (node->input_count > 2 && node->inputs[2]) gradient_add(d, node->inputs[2], dy);
     return true;
 }
 

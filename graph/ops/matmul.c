@@ -1,4 +1,5 @@
 /* Matrix products as numpy.matmul defines them. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -54,28 +55,28 @@ bool infer_matmul(InferContext *context)
 
 /* ---- Gradient ---- */
 
-static ValueId transposed(Differentiation *differentiation, ValueId matrix)
+static ValueId transposed(Differentiation *d, ValueId matrix)
 {
-    int rank = graph_value(differentiation_graph(differentiation), matrix)->shape.rank;
+    int rank = graph_value(d->graph, matrix)->shape.rank;
     int64_t perm[MAX_RANK];
     for (int i = 0; i < rank; i++) perm[i] = i;
     perm[rank - 2] = rank - 1;
     perm[rank - 1] = rank - 2;
-    return gradient_transpose(differentiation, matrix, perm);
+    return build_transpose(d->b, matrix, perm);
 }
 
 /* Adds a contribution that is a matrix to the gradient of a value that may be a vector. */
-static void add_matrix(Differentiation *differentiation, ValueId value, const Shape *matrix, ValueId contribution)
+static void add_matrix(Differentiation *d, ValueId value, const Shape *matrix, ValueId contribution)
 {
-    Shape shape = graph_value(differentiation_graph(differentiation), value)->shape;
-    contribution = gradient_unbroadcast(differentiation, contribution, matrix);
-    gradient_add(differentiation, value, gradient_reshape(differentiation, contribution, &shape));
+    Shape shape = graph_value(d->graph, value)->shape;
+    contribution = gradient_unbroadcast(d, contribution, matrix);
+    gradient_add(d, value, build_reshape(d->b, contribution, &shape));
 }
 
-bool differentiate_matmul(Differentiation *differentiation, const Node *node)
+bool differentiate_matmul(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId left = node->inputs[0], right = node->inputs[1], dy = gradient_of(differentiation, node->outputs[0]);
+    const Graph *graph = d->graph;
+    ValueId left = node->inputs[0], right = node->inputs[1], dy = gradient_of(d, node->outputs[0]);
     Shape a = as_matrix(&graph_value(graph, left)->shape, true);
     Shape b = as_matrix(&graph_value(graph, right)->shape, false), batch_a = batch_of(&a), batch_b = batch_of(&b), y;
     if (b.rank == 2) {
@@ -89,14 +90,14 @@ bool differentiate_matmul(Differentiation *differentiation, const Node *node)
     }
     y.dim[y.rank++] = a.dim[a.rank - 2];
     y.dim[y.rank++] = b.dim[b.rank - 1];
-    dy = gradient_reshape(differentiation, dy, &y);
-    if (gradient_wanted(differentiation, left)) {
-        ValueId matrix = transposed(differentiation, gradient_reshape(differentiation, right, &b));
-        add_matrix(differentiation, left, &a, gradient_binary(differentiation, OP_MatMul, dy, matrix));
+    dy = build_reshape(d->b, dy, &y);
+    if (gradient_wanted(d, left)) {
+        ValueId matrix = transposed(d, build_reshape(d->b, right, &b));
+        add_matrix(d, left, &a, build_binary(d->b, OP_MatMul, dy, matrix));
     }
-    if (gradient_wanted(differentiation, right)) {
-        ValueId matrix = transposed(differentiation, gradient_reshape(differentiation, left, &a));
-        add_matrix(differentiation, right, &b, gradient_binary(differentiation, OP_MatMul, matrix, dy));
+    if (gradient_wanted(d, right)) {
+        ValueId matrix = transposed(d, build_reshape(d->b, left, &a));
+        add_matrix(d, right, &b, build_binary(d->b, OP_MatMul, matrix, dy));
     }
     return true;
 }

@@ -1,4 +1,5 @@
 /* The same elements seen otherwise. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -182,50 +183,49 @@ void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
 
 /* ---- Gradients ---- */
 
-bool differentiate_reshape(Differentiation *differentiation, const Node *node)
+bool differentiate_reshape(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    const Graph *graph = d->graph;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     Shape shape = graph_value(graph, node->inputs[0])->shape;
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
-    gradient_add(differentiation, node->inputs[0], gradient_reshape(differentiation, dy, &shape));
+    ValueId dy = gradient_of(d, node->outputs[0]);
+    gradient_add(d, node->inputs[0], build_reshape(d->b, dy, &shape));
     return true;
 }
 
-bool differentiate_transpose(Differentiation *differentiation, const Node *node)
+bool differentiate_transpose(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    const Graph *graph = d->graph;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     int perm[MAX_RANK], rank = graph_value(graph, node->inputs[0])->shape.rank;
     int64_t inverse[MAX_RANK];
     movement_permutation(node, rank, perm);
     for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
-    gradient_add(differentiation, node->inputs[0], gradient_transpose(differentiation, dy, inverse));
+    ValueId dy = gradient_of(d, node->outputs[0]);
+    gradient_add(d, node->inputs[0], build_transpose(d->b, dy, inverse));
     return true;
 }
 
-bool differentiate_expand(Differentiation *differentiation, const Node *node)
+bool differentiate_expand(Differentiation *d, const Node *node)
 {
-    gradient_add(differentiation, node->inputs[0], gradient_of(differentiation, node->outputs[0]));
+    gradient_add(d, node->inputs[0], gradient_of(d, node->outputs[0]));
     return true;
 }
 
 /* A slice and its gradient are each other's gradient: what is read out of a place is put into it. */
-bool differentiate_placed(Differentiation *differentiation, const Node *node)
+bool differentiate_placed(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    const Graph *graph = d->graph;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     Shape shape = graph_value(graph, node->inputs[0])->shape;
     SliceBounds bounds;
     slice_bounds(node, &bounds);
     Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),
                                attribute_integers("steps", bounds.steps.dim, bounds.steps.rank),
                                attribute_integers("shape", shape.dim, shape.rank)};
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
-    gradient_add(
-        differentiation, node->inputs[0],
-        gradient_node(differentiation, node->op == OP_Slice ? OP_SliceGradient : OP_Slice, &dy, 1, attributes, 3));
+    ValueId dy = gradient_of(d, node->outputs[0]);
+    gradient_add(d, node->inputs[0],
+                 build_node(d->b, node->op == OP_Slice ? OP_SliceGradient : OP_Slice, &dy, 1, attributes, 3));
     return true;
 }
 
@@ -275,22 +275,21 @@ bool infer_concat(InferContext *context)
     return true;
 }
 
-bool differentiate_concat(Differentiation *differentiation, const Node *node)
+bool differentiate_concat(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId dy = gradient_of(differentiation, node->outputs[0]);
+    const Graph *graph = d->graph;
+    ValueId dy = gradient_of(d, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0), start[MAX_RANK] = {0}, step[MAX_RANK];
     int rank = graph_value(graph, dy)->shape.rank;
     normalize_axis(&axis, rank, false);
     for (int i = 0; i < rank; i++) step[i] = 1;
     for (int i = 0; i < node->input_count; i++) {
         Shape shape = graph_value(graph, node->inputs[i])->shape;
-        if (gradient_wanted(differentiation, node->inputs[i])) {
+        if (gradient_wanted(d, node->inputs[i])) {
             Attribute attributes[3] = {attribute_integers("starts", start, rank),
                                        attribute_integers("steps", step, rank),
                                        attribute_integers("shape", shape.dim, rank)};
-            gradient_add(differentiation, node->inputs[i],
-                         gradient_node(differentiation, OP_Slice, &dy, 1, attributes, 3));
+            gradient_add(d, node->inputs[i], build_node(d->b, OP_Slice, &dy, 1, attributes, 3));
         }
         start[axis] += shape.dim[axis];
     }

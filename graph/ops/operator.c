@@ -14,9 +14,9 @@ int axis_broadcast(const Shape *input, const Shape *result, int axis)
     return at >= 0 && (input->dim[at] != 1 || result->dim[axis] == 1) ? at : -1;
 }
 
-bool differentiate_none(Differentiation *differentiation, const Node *node)
+bool differentiate_none(Differentiation *d, const Node *node)
 {
-    (void)differentiation, (void)node;
+    (void)d, (void)node;
     return false;
 }
 

@@ -18,8 +18,16 @@ typedef bool InferRule(InferContext *context);
 
 /* Adds gradient nodes for the inputs that need one. See graph/ops/autodiff.h. Returns false, having added nothing, if
  * the node is not differentiable. */
-typedef struct Differentiation Differentiation;
-typedef bool GradientRule(Differentiation *differentiation, const Node *node); /* a copy: its graph grows */
+typedef struct Differentiation {
+    Graph *graph;
+    struct Builder *b; /* add_node.h: of backward nodes of the node being differentiated; what it refuses is a bug */
+    Diagnostics *diagnostics;
+    ValueId *gradient; /* per forward value: the sum of the contributions so far */
+    bool *wanted;      /* per forward value: depends on a parameter */
+    int *pending;      /* per forward value: uses whose contribution is still to come */
+    size_t forward_values;
+} Differentiation;
+typedef bool GradientRule(Differentiation *d, const Node *node); /* a copy: its graph grows */
 
 /* Appends the kernels that compute the node, or makes its output a view of its input. See graph/ops/lower.h. */
 typedef struct Lowering Lowering;
@@ -94,23 +102,13 @@ bool normalize_axis(int64_t *axis, int rank, bool past_end);
 
 /* ---- For gradient rules (graph/ops/autodiff.c) ---- */
 
-Graph *differentiation_graph(Differentiation *differentiation);
 /* Whether the gradient of this value is wanted: it depends on a parameter. */
-bool gradient_wanted(const Differentiation *differentiation, ValueId value);
+bool gradient_wanted(const Differentiation *d, ValueId value);
 /* The gradient that reached output `i` of the node; 0 if none did. */
-ValueId gradient_of(const Differentiation *differentiation, ValueId value);
-/* Appends a backward node of the node being differentiated; returns its first output. Shapes are the rule's business:
- * a rejection is a bug. */
-ValueId gradient_node(Differentiation *differentiation, Opcode op, const ValueId *inputs, int input_count,
-                      const Attribute *attributes, int attribute_count);
-ValueId gradient_unary(Differentiation *differentiation, Opcode op, ValueId a);
-ValueId gradient_binary(Differentiation *differentiation, Opcode op, ValueId a, ValueId b);
-ValueId gradient_scalar(Differentiation *differentiation, DType dtype, double value);
-ValueId gradient_reshape(Differentiation *differentiation, ValueId a, const Shape *shape);
-ValueId gradient_transpose(Differentiation *differentiation, ValueId a, const int64_t *perm);
+ValueId gradient_of(const Differentiation *d, ValueId value);
 /* The contribution summed over the axes along which `shape` was broadcast to it, in `shape`. */
-ValueId gradient_unbroadcast(Differentiation *differentiation, ValueId contribution, const Shape *shape);
+ValueId gradient_unbroadcast(Differentiation *d, ValueId contribution, const Shape *shape);
 /* Adds a contribution to the gradient of `value` (unbroadcasting it to the value's shape). Ignored if not wanted. */
-void gradient_add(Differentiation *differentiation, ValueId value, ValueId contribution);
+void gradient_add(Differentiation *d, ValueId value, ValueId contribution);
 
 #endif

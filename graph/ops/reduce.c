@@ -1,4 +1,5 @@
 /* Reductions over any set of axes; no axes: all of them. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -60,67 +61,63 @@ bool axes_reduce(const Graph *graph, const Node *node, int output, int axis, int
 }
 
 /* Equal extremes share the gradient. */
-static ValueId gradient_of_extreme(Differentiation *differentiation, const Node *node, ValueId dy, const Shape *kept)
+static ValueId gradient_of_extreme(Differentiation *d, const Node *node, ValueId dy, const Shape *kept)
 {
-    DType dtype = graph_value(differentiation_graph(differentiation), dy)->dtype;
-    Attribute to = attribute_integer("to", dtype);
-    ValueId x = node->inputs[0], y = gradient_reshape(differentiation, node->outputs[0], kept);
-    ValueId equal = gradient_binary(differentiation, OP_Equal, x, y);
-    ValueId chosen = gradient_node(differentiation, OP_Cast, &equal, 1, &to, 1);
-    ValueId count = gradient_unbroadcast(differentiation, chosen, kept);
-    ValueId share = gradient_binary(differentiation, OP_Div, dy, count);
-    return gradient_binary(differentiation, OP_Mul, chosen, share);
+    DType dtype = graph_value(d->graph, dy)->dtype;
+    ValueId x = node->inputs[0], y = build_reshape(d->b, node->outputs[0], kept);
+    ValueId equal = build_binary(d->b, OP_Equal, x, y);
+    ValueId chosen = build_cast(d->b, equal, dtype);
+    ValueId count = gradient_unbroadcast(d, chosen, kept);
+    ValueId share = build_binary(d->b, OP_Div, dy, count);
+    return build_binary(d->b, OP_Mul, chosen, share);
 }
 
 /* Every element's gradient is the product of the others, also where one or several of them are 0. */
-static ValueId gradient_of_product(Differentiation *differentiation, const Node *node, ValueId dy, const Shape *kept)
+static ValueId gradient_of_product(Differentiation *d, const Node *node, ValueId dy, const Shape *kept)
 {
-    DType dtype = graph_value(differentiation_graph(differentiation), dy)->dtype;
-    Attribute to = attribute_integer("to", dtype);
+    DType dtype = graph_value(d->graph, dy)->dtype;
     Attribute axes[2] = {attribute_integer("keepdims", 1)};
     const Attribute *reduced = node_attribute(node, "axes");
     if (reduced) axes[1] = *reduced;
-    ValueId x = node->inputs[0], zero = gradient_scalar(differentiation, dtype, 0);
-    ValueId one = gradient_scalar(differentiation, dtype, 1),
-            is_zero = gradient_binary(differentiation, OP_Equal, x, zero);
-    ValueId factor = gradient_node(differentiation, OP_Where, (ValueId[]){is_zero, one, x}, 3, NULL, 0);
-    ValueId product = gradient_node(differentiation, OP_ReduceProd, &factor, 1, axes, reduced ? 2 : 1);
-    ValueId count = gradient_node(differentiation, OP_Cast, &is_zero, 1, &to, 1);
-    count = gradient_unbroadcast(differentiation, count, kept);
-    ValueId single = gradient_binary(differentiation, OP_Equal, count, one);
-    ValueId none = gradient_binary(differentiation, OP_Equal, count, zero);
-    ValueId of_zero = gradient_node(differentiation, OP_Where, (ValueId[]){single, product, zero}, 3, NULL, 0);
-    ValueId of_others = gradient_node(differentiation, OP_Where, (ValueId[]){none, product, zero}, 3, NULL, 0);
-    of_others = gradient_binary(differentiation, OP_Div, of_others, factor);
-    ValueId others = gradient_node(differentiation, OP_Where, (ValueId[]){is_zero, of_zero, of_others}, 3, NULL, 0);
-    return gradient_binary(differentiation, OP_Mul, dy, others);
+    ValueId x = node->inputs[0], zero = graph_constant_scalar(d->graph, dtype, 0);
+    ValueId one = graph_constant_scalar(d->graph, dtype, 1), is_zero = build_binary(d->b, OP_Equal, x, zero);
+    ValueId factor = build_where(d->b, is_zero, one, x);
+    ValueId product = build_node(d->b, OP_ReduceProd, &factor, 1, axes, reduced ? 2 : 1);
+    ValueId count = build_cast(d->b, is_zero, dtype);
+    count = gradient_unbroadcast(d, count, kept);
+    ValueId single = build_binary(d->b, OP_Equal, count, one);
+    ValueId none = build_binary(d->b, OP_Equal, count, zero);
+    ValueId of_zero = build_where(d->b, single, product, zero);
+    ValueId of_others = build_where(d->b, none, product, zero);
+    of_others = build_binary(d->b, OP_Div, of_others, factor);
+    ValueId others = build_where(d->b, is_zero, of_zero, of_others);
+    return build_binary(d->b, OP_Mul, dy, others);
 }
 
-bool differentiate_reduce(Differentiation *differentiation, const Node *node)
+bool differentiate_reduce(Differentiation *d, const Node *node)
 {
-    const Graph *graph = differentiation_graph(differentiation);
-    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
-    if (!gradient_wanted(differentiation, x)) return true;
+    const Graph *graph = d->graph;
+    ValueId x = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
+    if (!gradient_wanted(d, x)) return true;
     Shape shape = graph_value(graph, x)->shape;
     unsigned reduced;
     reduced_axes(node, shape.rank, &reduced);
     Shape kept = reduced_shape(&shape, reduced, true);
-    dy = gradient_reshape(differentiation, dy, &kept);
+    dy = build_reshape(d->b, dy, &kept);
     if (node->op == OP_ReduceMax || node->op == OP_ReduceMin) {
-        gradient_add(differentiation, x, gradient_of_extreme(differentiation, node, dy, &kept));
+        gradient_add(d, x, gradient_of_extreme(d, node, dy, &kept));
         return true;
     }
     if (node->op == OP_ReduceProd) {
-        gradient_add(differentiation, x, gradient_of_product(differentiation, node, dy, &kept));
+        gradient_add(d, x, gradient_of_product(d, node, dy, &kept));
         return true;
     }
     if (node->op == OP_ReduceMean) {
         double count = (double)shape_elements(&shape) / (double)shape_elements(&kept);
-        ValueId scale = gradient_scalar(differentiation, graph_value(graph, dy)->dtype, 1 / count);
-        dy = gradient_binary(differentiation, OP_Mul, dy, scale);
+        ValueId scale = graph_constant_scalar(d->graph, graph_value(graph, dy)->dtype, 1 / count);
+        dy = build_binary(d->b, OP_Mul, dy, scale);
     }
-    Attribute attribute = attribute_integers("shape", shape.dim, shape.rank);
-    gradient_add(differentiation, x, gradient_node(differentiation, OP_Expand, &dy, 1, &attribute, 1));
+    gradient_add(d, x, build_expand(d->b, dy, &shape));
     return true;
 }
 

@@ -3,6 +3,7 @@
  * that mean it, so that they need no atomic or ordered memory operation. */
 #include <string.h>
 
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -102,7 +103,7 @@ static void combine_updates(Lowering *lowering, ScatterReduction reduction, Regi
 /* ---- Gradients ---- */
 
 typedef struct ScatterGradient {
-    Differentiation *differentiation;
+    Differentiation *d;
     Opcode scatter, gather;
     Attribute placement;
     ValueId indices, updates, data, result, dy;
@@ -112,87 +113,74 @@ typedef struct ScatterGradient {
 /* What of `value`, which is like the result, the updates meant. */
 static ValueId taken(const ScatterGradient *scatter, ValueId value)
 {
-    return gradient_node(scatter->differentiation, scatter->gather, (ValueId[]){value, scatter->indices}, 2,
-                         &scatter->placement, 1);
+    return build_node(scatter->d->b, scatter->gather, (ValueId[]){value, scatter->indices}, 2, &scatter->placement, 1);
 }
 
 static ValueId put(const ScatterGradient *scatter, const char *reduction, ValueId updates, ValueId data)
 {
     Attribute attributes[2] = {scatter->placement, attribute_string("reduction", reduction)};
-    return gradient_node(scatter->differentiation, scatter->scatter, (ValueId[]){scatter->indices, updates, data}, 3,
-                         attributes, 2);
-}
-
-static ValueId as_number(const ScatterGradient *scatter, ValueId truth)
-{
-    Attribute to = attribute_integer("to", scatter->dtype);
-    return gradient_node(scatter->differentiation, OP_Cast, &truth, 1, &to, 1);
-}
-
-static ValueId chosen(const ScatterGradient *scatter, ValueId condition, ValueId a, ValueId b)
-{
-    return gradient_node(scatter->differentiation, OP_Where, (ValueId[]){condition, a, b}, 3, NULL, 0);
+    return build_node(scatter->d->b, scatter->scatter, (ValueId[]){scatter->indices, updates, data}, 3, attributes, 2);
 }
 
 /* Equal extremes share the gradient. */
 static void differentiate_extreme(const ScatterGradient *scatter)
 {
-    Differentiation *differentiation = scatter->differentiation;
-    ValueId own = as_number(scatter, gradient_binary(differentiation, OP_Equal, scatter->data, scatter->result));
+    Differentiation *d = scatter->d;
+    ValueId own =
+        build_cast(scatter->d->b, build_binary(d->b, OP_Equal, scatter->data, scatter->result), scatter->dtype);
     ValueId reached = taken(scatter, scatter->result);
-    ValueId hits = as_number(scatter, gradient_binary(differentiation, OP_Equal, scatter->updates, reached));
-    ValueId share = gradient_binary(differentiation, OP_Div, scatter->dy, put(scatter, "add", hits, own));
-    gradient_add(differentiation, scatter->data, gradient_binary(differentiation, OP_Mul, own, share));
+    ValueId hits = build_cast(scatter->d->b, build_binary(d->b, OP_Equal, scatter->updates, reached), scatter->dtype);
+    ValueId share = build_binary(d->b, OP_Div, scatter->dy, put(scatter, "add", hits, own));
+    gradient_add(d, scatter->data, build_binary(d->b, OP_Mul, own, share));
     ValueId shares = taken(scatter, share);
-    gradient_add(differentiation, scatter->updates, gradient_binary(differentiation, OP_Mul, hits, shares));
+    gradient_add(d, scatter->updates, build_binary(d->b, OP_Mul, hits, shares));
 }
 
 /* Every factor's gradient is the product of the others, also where one or several of them are 0. */
 static void differentiate_product(const ScatterGradient *scatter)
 {
-    Differentiation *differentiation = scatter->differentiation;
-    ValueId zero = gradient_scalar(differentiation, scatter->dtype, 0);
-    ValueId one = gradient_scalar(differentiation, scatter->dtype, 1);
+    Differentiation *d = scatter->d;
+    ValueId zero = graph_constant_scalar(d->graph, scatter->dtype, 0);
+    ValueId one = graph_constant_scalar(d->graph, scatter->dtype, 1);
     ValueId values[2] = {scatter->data, scatter->updates}, is_zero[2], factor[2], count[2];
     for (int i = 0; i < 2; i++) {
-        is_zero[i] = gradient_binary(differentiation, OP_Equal, values[i], zero);
-        factor[i] = chosen(scatter, is_zero[i], one, values[i]);
-        count[i] = as_number(scatter, is_zero[i]);
+        is_zero[i] = build_binary(d->b, OP_Equal, values[i], zero);
+        factor[i] = build_where(scatter->d->b, is_zero[i], one, values[i]);
+        count[i] = build_cast(scatter->d->b, is_zero[i], scatter->dtype);
     }
-    ValueId product = gradient_binary(differentiation, OP_Mul, scatter->dy, put(scatter, "mul", factor[1], factor[0]));
+    ValueId product = build_binary(d->b, OP_Mul, scatter->dy, put(scatter, "mul", factor[1], factor[0]));
     ValueId zeros = put(scatter, "add", count[1], count[0]);
-    ValueId single = gradient_binary(differentiation, OP_Equal, zeros, one);
-    ValueId none = gradient_binary(differentiation, OP_Equal, zeros, zero);
-    ValueId of_zero = chosen(scatter, single, product, zero), of_others = chosen(scatter, none, product, zero);
-    ValueId others = gradient_binary(differentiation, OP_Div, of_others, factor[0]);
-    gradient_add(differentiation, scatter->data, chosen(scatter, is_zero[0], of_zero, others));
+    ValueId single = build_binary(d->b, OP_Equal, zeros, one);
+    ValueId none = build_binary(d->b, OP_Equal, zeros, zero);
+    ValueId of_zero = build_where(scatter->d->b, single, product, zero),
+            of_others = build_where(scatter->d->b, none, product, zero);
+    ValueId others = build_binary(d->b, OP_Div, of_others, factor[0]);
+    gradient_add(d, scatter->data, build_where(scatter->d->b, is_zero[0], of_zero, others));
     of_zero = taken(scatter, of_zero);
-    others = gradient_binary(differentiation, OP_Div, taken(scatter, of_others), factor[1]);
-    gradient_add(differentiation, scatter->updates, chosen(scatter, is_zero[1], of_zero, others));
+    others = build_binary(d->b, OP_Div, taken(scatter, of_others), factor[1]);
+    gradient_add(d, scatter->updates, build_where(scatter->d->b, is_zero[1], of_zero, others));
 }
 
 /* Updates take what reached their elements; replaced data gets none. */
 static void differentiate_placement(const ScatterGradient *scatter, ScatterReduction reduction)
 {
-    Differentiation *differentiation = scatter->differentiation;
-    if (gradient_wanted(differentiation, scatter->updates))
-        gradient_add(differentiation, scatter->updates, taken(scatter, scatter->dy));
-    if (scatter->data && reduction == REDUCTION_ADD) gradient_add(differentiation, scatter->data, scatter->dy);
-    if (scatter->data && reduction == REDUCTION_NONE && gradient_wanted(differentiation, scatter->data)) {
-        Shape shape = graph_value(differentiation_graph(differentiation), scatter->updates)->shape;
-        ValueId zero = gradient_scalar(differentiation, scatter->dtype, 0);
-        Attribute expand = attribute_integers("shape", shape.dim, shape.rank);
-        zero = gradient_node(differentiation, OP_Expand, &zero, 1, &expand, 1);
-        gradient_add(differentiation, scatter->data, put(scatter, "none", zero, scatter->dy));
+    Differentiation *d = scatter->d;
+    if (gradient_wanted(d, scatter->updates)) gradient_add(d, scatter->updates, taken(scatter, scatter->dy));
+    if (scatter->data && reduction == REDUCTION_ADD) gradient_add(d, scatter->data, scatter->dy);
+    if (scatter->data && reduction == REDUCTION_NONE && gradient_wanted(d, scatter->data)) {
+        Shape shape = graph_value(d->graph, scatter->updates)->shape;
+        ValueId zero = graph_constant_scalar(d->graph, scatter->dtype, 0);
+        zero = build_expand(d->b, zero, &shape);
+        gradient_add(d, scatter->data, put(scatter, "none", zero, scatter->dy));
     }
 }
 
-static bool differentiate_scatter(Differentiation *differentiation, const Node *node, Opcode gather)
+static bool differentiate_scatter(Differentiation *d, const Node *node, Opcode gather)
 {
-    const Graph *graph = differentiation_graph(differentiation);
+    const Graph *graph = d->graph;
     const char *placement = gather == OP_GatherElements ? "axis" : "batch_dims";
     ScatterGradient scatter = {
-        .differentiation = differentiation,
+        .d = d,
         .scatter = node->op,
         .gather = gather,
         .placement = attribute_integer(placement, node_integer(node, placement, 0)),
@@ -200,7 +188,7 @@ static bool differentiate_scatter(Differentiation *differentiation, const Node *
         .updates = node->inputs[1],
         .data = node->input_count > 2 ? node->inputs[2] : 0,
         .result = node->outputs[0],
-        .dy = gradient_of(differentiation, node->outputs[0]),
+        .dy = gradient_of(d, node->outputs[0]),
         .dtype = graph_value(graph, node->inputs[1])->dtype,
     };
     ScatterReduction reduction = (ScatterReduction)reduction_of(node);
@@ -230,9 +218,9 @@ bool infer_scatter_elements(InferContext *context)
     return true;
 }
 
-bool differentiate_scatter_elements(Differentiation *differentiation, const Node *node)
+bool differentiate_scatter_elements(Differentiation *d, const Node *node)
 {
-    return differentiate_scatter(differentiation, node, OP_GatherElements);
+    return differentiate_scatter(d, node, OP_GatherElements);
 }
 
 /* The strides of a view with `axis` moved after all others. */
@@ -312,9 +300,9 @@ bool infer_scatter_nd(InferContext *context)
     return true;
 }
 
-bool differentiate_scatter_nd(Differentiation *differentiation, const Node *node)
+bool differentiate_scatter_nd(Differentiation *d, const Node *node)
 {
-    return differentiate_scatter(differentiation, node, OP_GatherND);
+    return differentiate_scatter(d, node, OP_GatherND);
 }
 
 /* A view whose dimensions first ... first + count - 1 are one dimension. */

@@ -1,4 +1,5 @@
 /* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
@@ -18,12 +19,12 @@ bool axes_rows(const Graph *graph, const Node *node, int output, int axis, int *
     return axis != graph_value(graph, node->outputs[output])->shape.rank - 1;
 }
 
-bool differentiate_rows(Differentiation *differentiation, const Node *node)
+bool differentiate_rows(Differentiation *d, const Node *node)
 {
-    if (!gradient_wanted(differentiation, node->inputs[0])) return true;
+    if (!gradient_wanted(d, node->inputs[0])) return true;
     Opcode gradient = node->op == OP_Softmax ? OP_SoftmaxGradient : OP_LogSoftmaxGradient;
-    ValueId y = node->outputs[0], dy = gradient_of(differentiation, y);
-    gradient_add(differentiation, node->inputs[0], gradient_binary(differentiation, gradient, y, dy));
+    ValueId y = node->outputs[0], dy = gradient_of(d, y);
+    gradient_add(d, node->inputs[0], build_binary(d->b, gradient, y, dy));
     return true;
 }
 

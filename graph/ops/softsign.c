@@ -1,17 +1,18 @@
 /* x / (1 + |x|). CONTRIBUTING.md walks through this file as the example of a new operator. */
+#include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
 /* 1 / (1 + |x|)^2 */
-bool differentiate_softsign(Differentiation *differentiation, const Node *node)
+bool differentiate_softsign(Differentiation *d, const Node *node)
 {
-    ValueId x = node->inputs[0], dy = gradient_of(differentiation, node->outputs[0]);
-    if (!gradient_wanted(differentiation, x)) return true;
-    ValueId one = gradient_scalar(differentiation, graph_value(differentiation_graph(differentiation), x)->dtype, 1);
-    ValueId magnitude = gradient_unary(differentiation, OP_Abs, x);
-    ValueId divisor = gradient_binary(differentiation, OP_Add, magnitude, one);
-    ValueId once = gradient_binary(differentiation, OP_Div, dy, divisor);
-    gradient_add(differentiation, x, gradient_binary(differentiation, OP_Div, once, divisor));
+    ValueId x = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
+    if (!gradient_wanted(d, x)) return true;
+    ValueId one = graph_constant_scalar(d->graph, graph_value(d->graph, x)->dtype, 1);
+    ValueId magnitude = build_unary(d->b, OP_Abs, x);
+    ValueId divisor = build_binary(d->b, OP_Add, magnitude, one);
+    ValueId once = build_binary(d->b, OP_Div, dy, divisor);
+    gradient_add(d, x, build_binary(d->b, OP_Div, once, divisor));
     return true;
 }
 
