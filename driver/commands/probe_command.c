@@ -3,18 +3,29 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/local_program.h"
+#include "driver/compile/microbatch_forms.h"
 #include "driver/compile/plan_load.h"
 #include "profiler/probe/measure.h"
 #include "profiler/probe/probe_world.h"
 #include "runtime/program/parallel.h"
+
+typedef struct ProbedForm {
+    int microbatches;
+    bool measured;
+    StageWorks works;
+} ProbedForm;
 
 typedef struct Probe {
     const Options *options;
     PlannedModel planned;
     ProbeWorld world;
     Profile profile;
+    MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
+    ProbedForm probed[MICROBATCH_FORMS_MOST];
+    int probed_count;
 } Probe;
 
 /* Times the kernels of a layer, built as a stage of its own. */
@@ -51,6 +62,92 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     return ok;
 }
 
+static void list_works(Probe *probe, StageWorks *works)
+{
+    Graph *graph = &probe->planned.model.graph;
+    StageIndex *index = stage_index_create(graph, probe->planned.model.bf16_products);
+    *works = (StageWorks){0};
+    for (int layer = 0; layer < graph->layer_count; layer++) {
+        StageCode code;
+        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
+        stage_works_append(works, &code.stage);
+        stage_free(&code);
+    }
+    stage_index_free(index);
+}
+
+/* Micro-batches that planning may choose, small ones first, without those that it found too large. Of rows of one
+ * length every second is measured, and the largest. */
+static bool list_forms(Probe *probe, Diagnostics *diagnostics)
+{
+    PlannedModel *planned = &probe->planned;
+    const BatchChoice *batch = &planned->batch;
+    MicrobatchForms *forms = &probe->forms;
+    *forms = (MicrobatchForms){planned, &probe->options->plan, .packed = planned->model.graph.packing.slots,
+                               .rows = batch->rows};
+    if (batch->tried_count < 2) return true;
+    int counts[MICROBATCH_FORMS_MOST];
+    for (int i = microbatch_form_counts(forms, counts) - 1; i >= 0; i--) {
+        bool useless = forms->packed; /* tried are the forms that differ */
+        for (int t = 0; t < batch->tried_count; t++)
+            if (batch->tried[t].microbatches == counts[i]) useless = !batch->tried[t].step_ns;
+        if (!useless) probe->probed[probe->probed_count++].microbatches = counts[i];
+    }
+    for (int i = 0; i < probe->probed_count; i++)
+        probe->probed[i].measured = forms->packed || i % 2 == 0 || i == probe->probed_count - 1;
+    if (!forms->packed) return true;
+    training_model_free(&planned->model);
+    return microbatch_forms_import(forms, diagnostics);
+}
+
+/* One form after the other; then those that lie between two that were measured, if their kernels are alike. */
+static bool measure_forms(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
+{
+    if (!probe->probed_count) return measure_layers(probe, machine, diagnostics);
+    ProbedForm *probed = probe->probed;
+    double rows = (double)probe->forms.rows;
+    for (int i = 0; i < probe->probed_count; i++) {
+        Diagnostics ignored = {0};
+        bool ok = microbatch_form_make(&probe->forms, probed[i].microbatches, &ignored);
+        diagnostics_free(&ignored);
+        if (!ok) continue;
+        free(probed[i].works.hash);
+        list_works(probe, &probed[i].works);
+        if (probed[i].measured && !measure_layers(probe, machine, diagnostics)) return false;
+    }
+    for (int i = 1; i + 1 < probe->probed_count; i++) {
+        const ProbedForm *form = &probed[i], *fewer = form - 1, *more = form + 1;
+        if (form->measured ||
+            stage_works_interpolate(machine, &probe->profile.arena, &form->works, rows / form->microbatches,
+                                    &fewer->works, rows / fewer->microbatches, &more->works, rows / more->microbatches))
+            continue;
+        Diagnostics ignored = {0};
+        bool ok = !microbatch_form_make(&probe->forms, form->microbatches, &ignored) ||
+                  measure_layers(probe, machine, diagnostics);
+        diagnostics_free(&ignored);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+static void tell_forms(const Probe *probe)
+{
+    Buffer text[2] = {{0}, {0}};
+    for (int i = 0; i < probe->probed_count; i++) {
+        Buffer *list = &text[!probe->probed[i].measured];
+        int n = probe->probed[i].microbatches;
+        buffer_print(list, "%s%lld", list->size ? ", " : "",
+                     probe->forms.packed ? n : (long long)probe->forms.rows / n);
+    }
+    bool packed = probe->forms.packed;
+    if (text[0].size)
+        text_print(stderr, "Micro-batches: measured with %s%s %s%s%s\n", packed ? "at least " : "",
+                   buffer_text(&text[0]), packed ? "per step" : "rows", text[1].size ? "; interpolated: " : "",
+                   text[1].size ? buffer_text(&text[1]) : "");
+    buffer_free(&text[0]);
+    buffer_free(&text[1]);
+}
+
 static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
 {
     Target target;
@@ -59,7 +156,7 @@ static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnost
     machine->target = arena_string(&probe->profile.arena, target.cpu);
     bool ok = measure_machine(machine, &target, diagnostics);
     target_free(&target);
-    return ok && measure_layers(probe, machine, diagnostics);
+    return ok && measure_forms(probe, machine, diagnostics);
 }
 
 static void warn_of_threads(const ClusterDevice *device, Diagnostics *diagnostics)
@@ -144,7 +241,8 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
     if (!options->model && options->plan.batch)
         return usage_error(diagnostics, "add a model, whose kernels are measured", "--batch needs a model");
     if (!options->model) return cluster_read(&probe->planned.cluster, options->plan.cluster, diagnostics);
-    return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics);
+    return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics) &&
+           list_forms(probe, diagnostics);
 }
 
 /* All processes read the same files and report the same: one of them prints it. */
@@ -173,7 +271,10 @@ bool probe_command(const Options *options, Diagnostics *diagnostics)
     int code = diagnostics->exit_code;
     say_once(&probe.world, diagnostics);
     diagnostics->exit_code = code; /* also of processes that say nothing */
+    if (ok && probe.world.rank == 0) tell_forms(&probe);
     ok = ok && (probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics));
+    for (int i = 0; i < probe.probed_count; i++) free(probe.probed[i].works.hash);
+    row_lengths_free(&probe.forms.lengths);
     profile_free(&probe.profile);
     planned_model_free(&probe.planned);
     probe_world_close(&probe.world);

@@ -120,6 +120,7 @@ int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches)
                    ? planned->plan.step_ns
                    : planned->plan.period_ns +
                          row_samples_rounds(&planned->costs.rows, planned->microbatches, planned->plan.period_ns);
+    forms->unmeasured = planned->costs.unmeasured;
     plan_free(&planned->plan);
     costs_free(&planned->costs);
     planned->plan = (Plan){0};

@@ -13,6 +13,7 @@ typedef struct MicrobatchForms {
     RowLengths lengths; /* then */
     PackingWish wish;   /* then, without its rows */
     int64_t rows;       /* of a step that is to be cut; 0: the micro-batch is given */
+    bool unmeasured;    /* the form whose step was asked for last is not in the profile */
 } MicrobatchForms;
 
 enum { MICROBATCH_FORMS_MOST = 32 };

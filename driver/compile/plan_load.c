@@ -19,10 +19,18 @@ static double train_rows(void *context, int microbatches)
 typedef struct Search {
     MicrobatchForms *forms;
     BatchTrial trials[MICROBATCH_FORMS_MOST];
-    bool tried[MICROBATCH_FORMS_MOST];
+    bool tried[MICROBATCH_FORMS_MOST], unmeasured[MICROBATCH_FORMS_MOST];
     int count, best;     /* -1: nothing fits so far */
     TrainingModel model; /* of the best, where every size is imported anew */
 } Search;
+
+/* What is only estimated is not compared with what was measured. */
+static bool is_better(const Search *search, int i)
+{
+    int best = search->best;
+    if (best < 0 || search->unmeasured[best] != search->unmeasured[i]) return best < 0 || search->unmeasured[best];
+    return search->trials[i].step_ns < search->trials[best].step_ns;
+}
 
 static int64_t try_count(Search *search, int i)
 {
@@ -31,8 +39,8 @@ static int64_t try_count(Search *search, int i)
     if (search->tried[i]) return trial->step_ns;
     search->tried[i] = true;
     trial->step_ns = microbatch_form_step_ns(search->forms, trial->microbatches);
-    if (!trial->step_ns || (search->best >= 0 && trial->step_ns >= search->trials[search->best].step_ns))
-        return trial->step_ns;
+    search->unmeasured[i] = search->forms->unmeasured;
+    if (!trial->step_ns || !is_better(search, i)) return trial->step_ns;
     search->best = i;
     if (!search->forms->packed) {
         training_model_free(&search->model);
@@ -62,8 +70,31 @@ static bool repeats(MicrobatchForms *forms, int microbatches)
     return now->lines == before.lines && now->length == before.length && now->slots == before.slots;
 }
 
+/* Micro-batches that the profile lacks are left out where it has others. */
+static void list_tried(const Search *search, Diagnostics *diagnostics)
+{
+    PlannedModel *planned = search->forms->planned;
+    BatchChoice *choice = &planned->batch;
+    bool measured = search->best >= 0 && !search->unmeasured[search->best];
+    Buffer lacking = {0};
+    choice->tried = arena_new_array(&planned->arena, BatchTrial, MICROBATCH_FORMS_MOST);
+    for (int i = search->count - 1; i >= 0; i--) {
+        int n = search->trials[i].microbatches;
+        if (search->tried[i] && !(measured && search->unmeasured[i]))
+            choice->tried[choice->tried_count++] = search->trials[i];
+        else if (search->tried[i])
+            buffer_print(&lacking, "%s%lld", lacking.size ? ", " : "",
+                         search->forms->packed ? n : (long long)search->forms->rows / n);
+    }
+    if (lacking.size)
+        diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with the same --batch",
+                            "micro-batches of %s %s are left out, as the profile lacks them", buffer_text(&lacking),
+                            search->forms->packed ? "forms" : "rows");
+    buffer_free(&lacking);
+}
+
 /* Fills planned->batch, and makes what was chosen planned->model, unless rows are packed. */
-static void choose(MicrobatchForms *forms)
+static void choose(MicrobatchForms *forms, Diagnostics *diagnostics)
 {
     enum { MOST_NODES = 20000 }; /* to be costed in all */
     PlannedModel *planned = forms->planned;
@@ -77,9 +108,7 @@ static void choose(MicrobatchForms *forms)
     else
         for (int i = 0; i < search.count; i++)
             if (!repeats(forms, search.trials[i].microbatches)) try_count(&search, i);
-    choice->tried = arena_new_array(&planned->arena, BatchTrial, MICROBATCH_FORMS_MOST);
-    for (int i = search.count - 1; i >= 0; i--)
-        if (search.tried[i]) choice->tried[choice->tried_count++] = search.trials[i];
+    list_tried(&search, diagnostics);
     /* Where nothing fits, what needs the least memory may do so with another allocation. */
     choice->microbatches = search.best >= 0 ? search.trials[search.best].microbatches : choice->tried[0].microbatches;
     if (search.best < 0 || forms->packed) return;
@@ -184,7 +213,7 @@ static bool settle(MicrobatchForms *forms, Diagnostics *diagnostics)
             return usage_error(
                 diagnostics, "write the model to a file, or give --dim for the batch dimension",
                 "to choose micro-batches, the model is read several times, which standard input cannot be");
-        if (!alone) choose(forms);
+        if (!alone) choose(forms, diagnostics);
         planned->microbatches = planned->batch.microbatches;
     } else if (forms->packed && planned->microbatches == PLAN_MICROBATCHES_AUTO) {
         planned->microbatches = microbatches_choose_by_rate(train_rows, forms, &planned->rows_gain);

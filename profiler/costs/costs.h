@@ -85,6 +85,7 @@ typedef struct Costs {
     int microbatches;       /* of a step, at most */
     RowSamples rows;        /* how many steps really have, where that depends on their rows */
     BatchChoice batch;      /* how their number was chosen */
+    bool unmeasured;        /* of model_costs: there is a profile, but it lacks calls of this model; not in files */
     bool lines_vary;        /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
     LayerCost *layers;
     int layer_count;

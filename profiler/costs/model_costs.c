@@ -420,6 +420,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
     stage_index_free(index);
     add_blocks(costs, cluster, block_bytes);
     if (codecs & ~CODECS_LOSSLESS) set_codings(costs, graph, cluster, profile);
+    costs->unmeasured = missing;
     if (missing)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with this model, micro-batch and sequence length",
                             "the profile lacks %zu kernel calls of this model; their times are estimated", missing);

@@ -18,6 +18,17 @@ bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);
  * a fifth faster than they are. False, after reporting, as execution_forward. */
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics);
 
+/* What the calls of a model's stages are known by, in order: one entry a wave. Free `hash`. */
+typedef struct StageWorks {
+    Hash *hash, structure; /* structure: how many of them each list has */
+    size_t count;
+} StageWorks;
+void stage_works_append(StageWorks *works, const SkyStage *stage);
+/* Adds what `works` of a micro-batch of `rows` rows take to the machine, between the times of the same model with fewer
+ * and with more rows. False if its calls are not the same, one by one. */
+bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageWorks *works, double rows,
+                             const StageWorks *fewer, double fewer_rows, const StageWorks *more, double more_rows);
+
 /* Seconds on the clock that counts for so many threads. */
 double measure_now_s(int threads);
 /* Sorts the samples, of which there is one at least. */

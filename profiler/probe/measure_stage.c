@@ -106,6 +106,35 @@ static void add_times(MachineProfile *machine, Arena *arena, const Works *works,
     }
 }
 
+void stage_works_append(StageWorks *works, const SkyStage *stage)
+{
+    Works one = works_of(stage);
+    works->hash = memory_resize(works->hash, works->count + one.total + 1, sizeof *works->hash);
+    if (one.total) memcpy(works->hash + works->count, one.hash, one.total * sizeof *one.hash);
+    works->count += one.total;
+    works->structure =
+        hash_extend(hash_extend(works->structure, one.first, sizeof one.first), &one.total, sizeof one.total);
+    free(one.hash);
+}
+
+bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageWorks *works, double rows,
+                             const StageWorks *fewer, double fewer_rows, const StageWorks *more, double more_rows)
+{
+    if (!hash_equal(works->structure, fewer->structure) || !hash_equal(works->structure, more->structure)) return false;
+    double share = (rows - fewer_rows) / (more_rows - fewer_rows);
+    KernelTime *times = arena_new_array(arena, KernelTime, machine->kernel_count + works->count);
+    if (machine->kernel_count) memcpy(times, machine->kernels, machine->kernel_count * sizeof *times);
+    machine->kernels = times;
+    for (size_t w = 0; w < works->count; w++) {
+        double low = machine_profile_seconds(machine, fewer->hash[w]),
+               high = machine_profile_seconds(machine, more->hash[w]);
+        if (low < 0 || high < 0 || machine_profile_seconds(machine, works->hash[w]) >= 0) continue;
+        times[machine->kernel_count++] = (KernelTime){works->hash[w], low + share * (high - low)};
+        machine_profile_sort(machine);
+    }
+    return true;
+}
+
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics)
 {
     Works works = works_of(&execution->program->stages[0]);

@@ -124,6 +124,27 @@ def test_memory():
     require("micro-batches of" not in unlimited, f"smaller micro-batches are advised without need: {unlimited}")
 
 
+def test_profile():
+    """Without a forced micro-batch, probe measures a few sizes and interpolates the others."""
+    write_cluster(["name: a", "name: b, slowdown: 2"])
+    text = printed(SKYCC, "probe", NANO, "-d", "cluster.yaml", "--batch", "4", "--dim", "seq=16", "-o", "profile.json")
+    require("measured with 1, 4 rows; interpolated: 2" in text, text)
+    with open("profile.json") as file:
+        kernels = set(json.load(file)["kernels"])
+    for rows in 1, 2, 4:
+        forced = plan("--batch", "4", "--dim", f"batch={rows}", "--profile", "profile.json")
+        require("lacks" not in forced[1], f"the profile lacks {rows} rows: {forced[1]}")
+    chosen, text = plan("--batch", "4", "--profile", "profile.json")
+    require([trial["microbatches"] for trial in chosen["batch"]["tried"]] == [4, 2, 1] and "lacks" not in text, text)
+    chosen, text = plan("--batch", "8", "--profile", "profile.json")
+    require("micro-batches of 8 rows are left out, as the profile lacks them" in text and chosen["microbatches"] > 1,
+            f"a size that was not measured was compared: {text}")
+    printed(SKYCC, "probe", NANO, "-d", "cluster.yaml", "--dim", "batch=4", "--dim", "seq=16", "-o", "one.json")
+    with open("one.json") as file:
+        alone = set(json.load(file)["kernels"])
+    require(alone < kernels, f"{len(alone)} kernels of one size are not among {len(kernels)} of three")
+
+
 def random_cluster(generator):
     devices = [
         f"name: d{d}, threads: {generator.choice([1, 2])}, slowdown: {generator.uniform(1, 4):.2f}, "
@@ -168,6 +189,7 @@ def main():
         test_fixed(4)
         test_efficiency()
         test_memory()
+        test_profile()
         test_search()
     sys.exit(failed())
 
