@@ -76,8 +76,21 @@ static void list_works(Probe *probe, StageWorks *works)
     stage_index_free(index);
 }
 
-/* Micro-batches that planning may choose, small ones first, without those that it found too large. Of rows of one
- * length every second is measured, and the largest. */
+/* Whether planning may choose so many micro-batches: those that it found too large are not asked, nor forms of packed
+ * rows that repeat others, or by which a step seems to take much longer than by the best. */
+static bool may_be_chosen(const BatchChoice *batch, int microbatches, bool packed)
+{
+    static const double much = 1.15;
+    int64_t best = INT64_MAX, step = -1;
+    for (int i = 0; i < batch->tried_count; i++) {
+        const BatchTrial *trial = &batch->tried[i];
+        if (trial->step_ns && trial->step_ns < best) best = trial->step_ns;
+        if (trial->microbatches == microbatches) step = trial->step_ns;
+    }
+    return packed ? step > 0 && (double)step <= much * (double)best : step != 0;
+}
+
+/* Small micro-batches first. Of rows of one length every second size is measured, and the largest. */
 static bool list_forms(Probe *probe, Diagnostics *diagnostics)
 {
     PlannedModel *planned = &probe->planned;
@@ -87,12 +100,9 @@ static bool list_forms(Probe *probe, Diagnostics *diagnostics)
                                .rows = batch->rows};
     if (batch->tried_count < 2) return true;
     int counts[MICROBATCH_FORMS_MOST];
-    for (int i = microbatch_form_counts(forms, counts) - 1; i >= 0; i--) {
-        bool useless = forms->packed; /* tried are the forms that differ */
-        for (int t = 0; t < batch->tried_count; t++)
-            if (batch->tried[t].microbatches == counts[i]) useless = !batch->tried[t].step_ns;
-        if (!useless) probe->probed[probe->probed_count++].microbatches = counts[i];
-    }
+    for (int i = microbatch_form_counts(forms, counts) - 1; i >= 0; i--)
+        if (may_be_chosen(batch, counts[i], forms->packed))
+            probe->probed[probe->probed_count++].microbatches = counts[i];
     for (int i = 0; i < probe->probed_count; i++)
         probe->probed[i].measured = forms->packed || i % 2 == 0 || i == probe->probed_count - 1;
     if (!forms->packed) return true;

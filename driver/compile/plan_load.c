@@ -79,17 +79,15 @@ static void list_tried(const Search *search, Diagnostics *diagnostics)
     Buffer lacking = {0};
     choice->tried = arena_new_array(&planned->arena, BatchTrial, MICROBATCH_FORMS_MOST);
     for (int i = search->count - 1; i >= 0; i--) {
-        int n = search->trials[i].microbatches;
         if (search->tried[i] && !(measured && search->unmeasured[i]))
             choice->tried[choice->tried_count++] = search->trials[i];
-        else if (search->tried[i])
+        else if (search->tried[i] && search->trials[i].step_ns && !search->forms->packed)
             buffer_print(&lacking, "%s%lld", lacking.size ? ", " : "",
-                         search->forms->packed ? n : (long long)search->forms->rows / n);
+                         (long long)search->forms->rows / search->trials[i].microbatches);
     }
     if (lacking.size)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with the same --batch",
-                            "micro-batches of %s %s are left out, as the profile lacks them", buffer_text(&lacking),
-                            search->forms->packed ? "forms" : "rows");
+                            "micro-batches of %s rows are left out, as the profile lacks them", buffer_text(&lacking));
     buffer_free(&lacking);
 }
 
