@@ -23,6 +23,7 @@ typedef struct Probe {
     PlannedModel planned;
     ProbeWorld world;
     Profile profile;
+    PlanModelOptions plan; /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
@@ -96,8 +97,8 @@ static bool list_forms(Probe *probe, Diagnostics *diagnostics)
     PlannedModel *planned = &probe->planned;
     const BatchChoice *batch = &planned->batch;
     MicrobatchForms *forms = &probe->forms;
-    *forms = (MicrobatchForms){planned, &probe->options->plan, .packed = planned->model.graph.packing.slots,
-                               .rows = batch->rows};
+    *forms =
+        (MicrobatchForms){planned, &probe->plan, .packed = planned->model.graph.packing.slots, .rows = batch->rows};
     if (batch->tried_count < 2) return true;
     int counts[MICROBATCH_FORMS_MOST];
     for (int i = microbatch_form_counts(forms, counts) - 1; i >= 0; i--)
@@ -251,7 +252,10 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
     if (!options->model && options->plan.batch)
         return usage_error(diagnostics, "add a model, whose kernels are measured", "--batch needs a model");
     if (!options->model) return cluster_read(&probe->planned.cluster, options->plan.cluster, diagnostics);
-    return planned_model_load(&probe->planned, &options->plan, options->model, &load, diagnostics) &&
+    probe->plan = options->plan;
+    probe->plan.request = PLAN_REQUEST_DEFAULT;
+    probe->plan.request.microbatches = options->plan.request.microbatches;
+    return planned_model_load(&probe->planned, &probe->plan, options->model, &load, diagnostics) &&
            list_forms(probe, diagnostics);
 }
 
