@@ -33,10 +33,10 @@ const CommandText command_texts[COMMAND_COUNT] = {
          {"skycc compile MODEL.onnx -d CLUSTER.yaml -o DIR [options]"},
          "Derives the training program of a model, partitions its layers over the devices of the cluster, and leaves "
          "one native program per device in DIR. Start them with DIR/train --data DATA.safetensors --steps 100.",
-         {"skycc compile model.onnx -d cluster.yaml -o programs --dim batch=8 --dim seq=128",
-          "skycc compile model.onnx -d cluster.yaml -o programs --dim batch=8 --dim seq=auto:128 --lengths "
+         {"skycc compile model.onnx -d cluster.yaml -o programs --batch 32 --dim seq=128",
+          "skycc compile model.onnx -d cluster.yaml -o programs --batch 32 --dim seq=auto:128 --lengths "
           "data.safetensors",
-          "skycc compile model.onnx -d cluster.yaml -o tuned --dim batch=8 --dim seq=128 --lora "
+          "skycc compile model.onnx -d cluster.yaml -o tuned --batch 32 --dim seq=128 --lora "
           "r=8,targets=query,value"}},
     [COMMAND_PROBE] = {"probe",
                        "measure devices, links and a model's kernels",
@@ -48,7 +48,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
                        "device's slowdown. If mpiexec starts one process per device, in the order of the cluster file, "
                        "every device gets times of its own, and links between hosts are measured too. With --site at "
                        "every site, links between sites are measured.",
-                       {"skycc probe model.onnx -d cluster.yaml -o profile.json --dim batch=8 --dim seq=128",
+                       {"skycc probe model.onnx -d cluster.yaml -o profile.json --batch 32 --dim seq=128",
                         "skycc probe -d cluster.yaml -o profile.json",
                         "skycc probe --site lyon --key lyon.key -d cluster.yaml -o profile.json"}},
     [COMMAND_PLAN] =
@@ -58,8 +58,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
           "skycc plan MODEL.onnx --federation FEDERATION.yaml [options]"},
          "Assigns the layers of a model to the devices of a cluster and proves how good the assignment is. For a "
          "federation it compares one pipeline over all sites, one replica per site, and groups of sites as replicas.",
-         {"skycc plan model.onnx -d cluster.yaml --dim batch=8 --dim seq=128",
-          "skycc plan model.onnx -d cluster.yaml --dim batch=8 --dim seq=128 --without edge-3 --report html",
+         {"skycc plan model.onnx -d cluster.yaml --batch 32 --dim seq=128",
+          "skycc plan model.onnx -d cluster.yaml --batch 32 --dim seq=128 --without edge-3 --report html",
           "skycc plan --costs programs/costs.json -o plan.json"}},
     [COMMAND_EXPLAIN] = {"explain",
                          "print a plan as text, compared with the trace of a run",

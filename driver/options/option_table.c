@@ -321,7 +321,7 @@ static const Option rows[] = {
                "*plan* and *probe* take several lengths for the token dimension, as in *seq=16,32,64,128*, or "
                "*seq=auto:128* for at most 128 tokens. Rows are then packed: several short rows share one packed "
                "sequence, so that padding costs little. A step trains the same rows with the same result as padded "
-               "rows would, and its global batch is still _batch_ times *--microbatches*. skycc refuses models whose "
+               "rows would. skycc refuses models whose "
                "result depends on padding, or which mix rows or tokens in a way that packing does not know."},
     {"lengths", 0, "FILE", COMPILE | PLAN | PROBE, OPTION_FILE, FIELD(load.lengths.data),
      .help = "a data set with typical row lengths, for --dim NAME=auto:LONGEST",

@@ -36,7 +36,7 @@ keep: {inputs: lyon}
 CLUSTER
 
 # The planner would keep so small a model in one place; --pin moves its last layers to kyoto.
-skycc compile model.onnx -d cluster.yaml -o pipeline --dim batch=2 --dim seq=16 --microbatches 2 \
+skycc compile model.onnx -d cluster.yaml -o pipeline --batch 4 --dim seq=16 \
     --pin classifier=kyoto-host.0 --quiet
 
 # With real sites, pipeline/lyon and pipeline/kyoto would be copied to their sites and started there.
