@@ -309,7 +309,8 @@ static void add_chosen(char text[static REPORT_SENTENCE], const Plan *plan)
     bool packed = plan->rows.microbatch_kinds > 0;
     char line[BATCH_CHOICE_LINE];
     if (plan->batch.rows)
-        add(text, "%s. ", batch_choice_line(&plan->batch, packed ? row_samples_mean(&plan->rows) : 0, line));
+        add(text, "%s. Another size rounds sums differently. ",
+            batch_choice_line(&plan->batch, packed ? row_samples_mean(&plan->rows) : 0, line));
     if (gain == 0) return;
     add(text, "%s: %d per step, chosen automatically (", packed ? "Rows" : "Micro-batches",
         packed ? (int)plan->rows.packing.rows : plan->microbatches);

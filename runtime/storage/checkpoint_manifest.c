@@ -19,6 +19,11 @@ Hash checkpoint_low_rank(const SkyProgram *program)
     return *program->low_rank ? hash_bytes(program->low_rank, strlen(program->low_rank)) : (Hash){0};
 }
 
+CheckpointMicrobatch checkpoint_microbatch(const SkyProgram *program)
+{
+    return (CheckpointMicrobatch){program->microbatch_size, program->packing.slots ? program->packing.length : 0};
+}
+
 /* ---- Writing ---- */
 
 /* The end of a manifest: the hash of everything before it. Returns the length. */
@@ -78,6 +83,9 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
         buffer_print(&text, ", \"hash\": \"%s\"", hash_format(manifest->data, hash));
     buffer_print(&text, "},\n");
     if (manifest->skipped) buffer_print(&text, " \"skipped\": %lld,\n", (long long)manifest->skipped);
+    if (manifest->microbatch.rows)
+        buffer_print(&text, " \"microbatch\": {\"rows\": %lld, \"length\": %lld},\n",
+                     (long long)manifest->microbatch.rows, (long long)manifest->microbatch.length);
     buffer_print(&text, " \"schedule_steps\": %lld,\n", (long long)manifest->schedule_steps);
     print_best(&text, &manifest->best);
     buffer_print(&text, " \"files\": [");
@@ -160,6 +168,20 @@ static bool read_best(JsonReader reader, const json_t *root, CheckpointBest *bes
     return input_error(reader.diagnostics, reader.file, NULL, "its \"best\" is no step and value of a metric");
 }
 
+/* Absent in older checkpoints. */
+static bool read_microbatch(JsonReader reader, const json_t *root, CheckpointMicrobatch *microbatch)
+{
+    json_t *object;
+    *microbatch = (CheckpointMicrobatch){0};
+    if (!json_object_get(root, "microbatch")) return true;
+    if (!json_get_object(reader, root, "", "microbatch", &object) ||
+        !json_get_integer(reader, object, "microbatch", "rows", &microbatch->rows) ||
+        !json_get_integer(reader, object, "microbatch", "length", &microbatch->length))
+        return false;
+    return (microbatch->rows > 0 && microbatch->length >= 0) ||
+           input_error(reader.diagnostics, reader.file, NULL, "its \"microbatch\" is none");
+}
+
 static bool read_members(JsonReader reader, const json_t *root, int64_t step, CheckpointManifest *manifest)
 {
     const char *format, *optimizer, *model, *plan, *seed;
@@ -196,7 +218,8 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         (!data_hash || read_hash(data_hash, &manifest->data)) &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan))
-        return read_best(reader, root, &manifest->best) && read_files(reader, root, manifest);
+        return read_best(reader, root, &manifest->best) && read_microbatch(reader, root, &manifest->microbatch) &&
+               read_files(reader, root, manifest);
     return input_error(reader.diagnostics, reader.file, NULL,
                        "is no manifest of a checkpoint that this program can read");
 }

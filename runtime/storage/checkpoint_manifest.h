@@ -23,6 +23,12 @@ typedef struct CheckpointBest {
     int64_t waited; /* evaluations since then */
 } CheckpointBest;
 
+/* What sums were rounded by: a run that goes on with other micro-batches gives other last digits. */
+typedef struct CheckpointMicrobatch {
+    int64_t rows;   /* or lines of packed rows; 0: not known */
+    int64_t length; /* of such lines; 0: rows are not packed */
+} CheckpointMicrobatch;
+
 typedef struct CheckpointManifest {
     int64_t step;    /* steps that were made */
     int64_t skipped; /* those of them that updated nothing: they do not count for Adam's bias correction */
@@ -32,8 +38,9 @@ typedef struct CheckpointManifest {
     uint64_t seed;
     bool shuffled;
     char model_hash[65], plan_hash[65];
-    Hash low_rank;          /* of SkyProgram.low_rank */
-    uint32_t optimizer;     /* SkyOptimizerKind */
+    Hash low_rank;      /* of SkyProgram.low_rank */
+    uint32_t optimizer; /* SkyOptimizerKind */
+    CheckpointMicrobatch microbatch;
     int64_t schedule_steps; /* of the learning rate; 0: without end */
     CheckpointBest best;
     int file_count;
@@ -42,6 +49,7 @@ typedef struct CheckpointManifest {
 
 /* Of the program's low-rank branches, for a manifest: 0 without. */
 Hash checkpoint_low_rank(const SkyProgram *program);
+CheckpointMicrobatch checkpoint_microbatch(const SkyProgram *program);
 
 bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *directory, Diagnostics *diagnostics);
 /* Ends a manifest's text, whose last brace is missing, with the hash of what it says. */

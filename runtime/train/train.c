@@ -103,6 +103,7 @@ static CheckpointManifest describe(const Training *t)
                                    .schedule_steps = t->schedule.total,
                                    .optimizer = t->program->optimizer.kind};
     manifest.low_rank = checkpoint_low_rank(t->program);
+    manifest.microbatch = checkpoint_microbatch(t->program);
     if (training_watches(t)) manifest.best = t->watch.best;
     snprintf(manifest.model_hash, sizeof manifest.model_hash, "%s", t->program->model_hash);
     snprintf(manifest.plan_hash, sizeof manifest.plan_hash, "%s", t->program->plan_hash);

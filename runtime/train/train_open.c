@@ -154,6 +154,12 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     if (training_watches(t) && !watch_continue(&t->watch, &manifest->best))
         diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s",
                             manifest->best.metric, metric_name(t->watch.metric));
+    CheckpointMicrobatch now = checkpoint_microbatch(t->program), before = manifest->microbatch;
+    if (before.rows && (before.rows != now.rows || before.length != now.length))
+        diagnostics_warning(diagnostics, place, "compile with the same micro-batches for the same bits",
+                            "the checkpoint was made with micro-batches of %lld %s, these programs have %lld: sums are "
+                            "rounded in another way from here on",
+                            (long long)before.rows, before.length ? "packed sequences" : "rows", (long long)now.rows);
     bool same_rows = manifest->rows == t->rows, known = !hash_equal(manifest->data, (Hash){0});
     if (same_rows && (!known || hash_equal(manifest->data, t->data_hash))) return;
     if (same_rows)

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
+
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, printed, require, run  # noqa: E402
+from safetensors_files import write  # noqa: E402
 
 SKYCC, DATA = sys.argv[1], sys.argv[2]
 NANO = f"{DATA}/bert/bert-nano-seqcls-opset17-dyn.onnx"
@@ -145,6 +148,29 @@ def test_profile():
     require(alone < kernels, f"{len(alone)} kernels of one size are not among {len(kernels)} of three")
 
 
+def test_resume():
+    """A checkpoint says how many rows a micro-batch had; a run that goes on with another size says so."""
+    generator = np.random.default_rng(3)
+    ids = generator.integers(5, 256, (16, 16)).astype("i4")
+    write("data.safetensors", {
+        "input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids),
+        "labels": generator.integers(0, 3, 16).astype("i4")
+    })
+    write_cluster(["name: a"])
+    for count in 1, 2:
+        printed(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", f"in{count}", "--batch", "8", "--dim", "seq=16",
+                "--microbatches", str(count), "-q")
+    train = ("--data", "data.safetensors", "--checkpoint", "saved", "--quiet")
+    printed("in1/train", *train, "--steps", "2")
+    with open("saved/step-00000002/MANIFEST.json") as file:
+        manifest = json.load(file)
+    require(manifest["microbatch"] == {"rows": 8, "length": 0}, f"the manifest says {manifest.get('microbatch')}")
+    same = printed("in1/train", *train, "--steps", "3", "--resume")
+    require("micro-batches" not in same, f"the same micro-batches are not the same: {same}")
+    other = printed("in2/train", *train, "--steps", "4", "--resume")
+    require("was made with micro-batches of 8 rows, these programs have 4" in other, f"no note of other sums: {other}")
+
+
 def random_cluster(generator):
     devices = [
         f"name: d{d}, threads: {generator.choice([1, 2])}, slowdown: {generator.uniform(1, 4):.2f}, "
@@ -190,6 +216,7 @@ def main():
         test_efficiency()
         test_memory()
         test_profile()
+        test_resume()
         test_search()
     sys.exit(failed())
 
