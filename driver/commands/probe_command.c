@@ -77,18 +77,18 @@ static void list_works(Probe *probe, StageWorks *works)
     stage_index_free(index);
 }
 
-/* Whether planning may choose so many micro-batches: those that it found too large are not asked, nor forms of packed
- * rows that repeat others, or by which a step seems to take much longer than by the best. */
+/* Whether planning may choose so many micro-batches: not those that it found too large. Of packings, which have nothing
+ * between them, it is asked for the one that seems best and its neighbours. */
 static bool may_be_chosen(const BatchChoice *batch, int microbatches, bool packed)
 {
-    static const double much = 1.15;
-    int64_t best = INT64_MAX, step = -1;
+    int best = -1, asked = -1;
     for (int i = 0; i < batch->tried_count; i++) {
         const BatchTrial *trial = &batch->tried[i];
-        if (trial->step_ns && trial->step_ns < best) best = trial->step_ns;
-        if (trial->microbatches == microbatches) step = trial->step_ns;
+        if (trial->step_ns && (best < 0 || trial->step_ns < batch->tried[best].step_ns)) best = i;
+        if (trial->microbatches == microbatches) asked = i;
     }
-    return packed ? step > 0 && (double)step <= much * (double)best : step != 0;
+    if (!packed || asked < 0) return !packed && (asked < 0 || batch->tried[asked].step_ns);
+    return batch->tried[asked].step_ns && abs(asked - best) <= 1;
 }
 
 /* Small micro-batches first. Of rows of one length every second size is measured, and the largest. */
