@@ -13,7 +13,7 @@ typedef struct FinetuneOptions {
     const char *lora, *dropout, *lr;
     int64_t epochs, batch, seeds;
     int max_length;
-    bool dry_run;
+    bool dry_run, no_texts;
     /* Fields of other commands' options too, filled in by the command. */
     const char *run, *text, *label, *tokenizer, *cluster;
     TextList without;

@@ -41,7 +41,8 @@
     X(METRIC, "keep-best")                                                                                             \
     X(PATIENCE, "patience")                                                                                            \
     X(SEED, "seed")                                                                                                    \
-    X(SEEDS, "seeds")
+    X(SEEDS, "seeds")                                                                                                  \
+    X(NO_TEXTS, "no-texts")
 
 #define SETTING_ENUMERATOR(NAME, word) SETTING_##NAME,
 typedef enum SettingKey { SETTING_WORDS(SETTING_ENUMERATOR, SETTING_ENUMERATOR) SETTING_COUNT } SettingKey;

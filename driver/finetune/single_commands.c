@@ -175,6 +175,7 @@ static void evaluate(const Listing *listing, const char *data, const char *outpu
     SingleCommand *command = begin(listing->commands, NULL);
     add("evaluate", part_file(listing, MODEL), part_file(listing, "checkpoints"), data, "-o",
         part_file(listing, output));
+    if (!value(listing, SETTING_NO_TEXTS)) add("--tokenizer", value(listing, SETTING_TOKENIZER));
 }
 
 static void export(const Listing *listing)

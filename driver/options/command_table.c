@@ -88,14 +88,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "between sites that the plan does not list.",
                         {"skycc verify programs/plan.json --costs programs/costs.json",
                          "skycc verify plan.json --costs costs.json --audit lyon.json --audit kyoto.json"}},
-    [COMMAND_PLOT] = {"plot",
-                      "draw the losses of a run",
-                      {"skycc plot LOG.csv [-o LOSS.svg]"},
-                      "Draws training and evaluation losses from the log of DIR/train --log FILE. From the log of "
-                      "skycc coordinate --log FILE it draws one line per site and one for the mean. The picture is one "
-                      "SVG file that follows the reader's light or dark colours. The log of a run that has not ended "
-                      "is drawn as far as it goes.",
-                      {"skycc plot loss.csv -o loss.svg"}},
+    [COMMAND_PLOT] =
+        {"plot",
+         "draw the losses of a run",
+         {"skycc plot LOG.csv... [-o LOSS.svg]"},
+         "Draws training and evaluation losses from the log of DIR/train --log FILE. From the log of "
+         "skycc coordinate --log FILE it draws one line per site and one for the mean. The picture is one "
+         "SVG file that follows the reader's light or dark colours. The log of a run that has not ended "
+         "is drawn as far as it goes. Several logs make one picture: a line each, the evaluation loss where "
+         "all have one, else the training loss.",
+         {"skycc plot loss.csv -o loss.svg", "skycc plot a.csv b.csv -o both.svg"}},
     [COMMAND_RUN] =
         {"run",
          "run a model here: outputs, loss, gradients, some training steps",

@@ -45,7 +45,7 @@ static const Option rows[] = {
      .required = EXPLAIN | VERIFY},
     {"old plan", 0, "OLD.json", DIFF, OPTION_FILE, FIELD(plans[0]), .positional = true, .required = DIFF},
     {"new plan", 0, "NEW.json", DIFF, OPTION_FILE, FIELD(plans[1]), .positional = true, .required = DIFF},
-    {"log", 0, "LOG.csv", PLOT, OPTION_FILE, FIELD(log), .positional = true, .required = PLOT},
+    {"log", 0, "LOG.csv", PLOT, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true, .required = PLOT},
     {"table", 0, "TABLE...", TOKENIZE, OPTION_FILE, FIELD(tables), .positional = true, .repeated = true,
      .required = TOKENIZE},
     {"inputs", 0, "FILE", RUN, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},

@@ -47,7 +47,7 @@ typedef struct Options {
     bool help, help_all, verbose, quiet, json, force;
     bool alone; /* compile for a federation: DIR is copied to a site without the model's file */
     /* Files that a command reads and writes. */
-    const char *model, *checkpoint, *costs, *log, *trace;
+    const char *model, *checkpoint, *costs, *trace;
     const char *plans[2]; /* the plan to read; for diff the old and the new one */
     const char *output, *report, *depfile, *adapter;
     TextList inputs, tables;

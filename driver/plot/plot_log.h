@@ -1,7 +1,7 @@
 /* The columns of a CSV log by meaning. The log of a run has one row per step, the log of a federation's coordinator
  * one row per round. */
-#ifndef DRIVER_COMMANDS_PLOT_LOG_H
-#define DRIVER_COMMANDS_PLOT_LOG_H
+#ifndef DRIVER_PLOT_PLOT_LOG_H
+#define DRIVER_PLOT_PLOT_LOG_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "driver/commands/plot_log.h"
+#include "driver/plot/plot_log.h"
 
 #include <math.h>
 #include <stdlib.h>
