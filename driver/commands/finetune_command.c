@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/finetune/model_card.h"
+#include "driver/finetune/run_report.h"
 #include "driver/finetune/single_commands.h"
 #include "driver/finetune/training.h"
 
@@ -129,9 +130,22 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
 
 /* ---- One seed ---- */
 
-static bool train(const Finetuning *finetuning, const SingleCommand *command, Diagnostics *diagnostics)
+/* The page is for people who watch: training goes on without it. */
+static void report(Finetuning *finetuning, RunState state)
 {
-    int code = training_run(command, "--resume", NULL, NULL, diagnostics);
+    Diagnostics ignored = {0};
+    run_report_write(&finetuning->settings, finetuning->run, finetuning->part, state, &ignored);
+    diagnostics_free(&ignored);
+}
+
+static void watch(void *finetuning, bool ended)
+{
+    if (!ended) report(finetuning, RUN_TRAINS);
+}
+
+static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnostics *diagnostics)
+{
+    int code = training_run(command, "--resume", watch, finetuning, diagnostics);
     if (code == 0) return true;
     if (diagnostics->errors) return false;
     Arena arena = {0};
@@ -299,6 +313,13 @@ static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
             (!finetuning->settings.of[SETTING_TEST].value || compare_seeds(finetuning, "test.json", diagnostics)));
 }
 
+static void print_next(const Finetuning *finetuning)
+{
+    const Setting *texts = &finetuning->settings.of[SETTING_TEXT];
+    text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", finetuning->run,
+               texts->value && strchr(texts->value, '\n') ? " --text2 \"...\"" : "");
+}
+
 bool finetune_command(const Options *options, Diagnostics *diagnostics)
 {
     Finetuning finetuning = {.options = options};
@@ -308,10 +329,17 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
         print_script(&finetuning);
     } else if (ok) {
         ok = prepare_run(&finetuning, diagnostics);
-        if (ok) settings_print(&finetuning.settings, "", stdout);
-        ok = ok && run_seeds(&finetuning, diagnostics) &&
-             model_card_write(&finetuning.settings, finetuning.run, diagnostics);
+        if (ok) {
+            settings_print(&finetuning.settings, "", stdout);
+            report(&finetuning, RUN_PREPARES);
+            text_print(stdout, "report        %s/report.html   open it in a browser: it follows training\n",
+                       finetuning.run);
+            ok = run_seeds(&finetuning, diagnostics) &&
+                 model_card_write(&finetuning.settings, finetuning.run, diagnostics);
+            report(&finetuning, ok ? RUN_ENDED : RUN_BROKE_OFF);
+        }
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
+        if (ok) print_next(&finetuning);
     }
     arena_free(&finetuning.settings.arena);
     return ok;

@@ -301,6 +301,10 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
     const char *suffix = options->output ? strrchr(options->output, '.') : NULL;
+    if (prediction->measures && options->tokenizer) {
+        prediction->tokenizer = text_tokenizer_open(options->tokenizer, options->cased, diagnostics);
+        if (!prediction->tokenizer) return false;
+    }
     if (!read_labels_of(prediction, diagnostics) ||
         !predictor_open(&prediction->predictor, prediction->path, options->model, &prediction->rows, prediction->batch,
                         prediction->width, options->threads, diagnostics))

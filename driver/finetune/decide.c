@@ -196,6 +196,7 @@ static void decide_training(Decision *decision)
     set(METRIC, task->metric, "the best checkpoint is kept");
     set(PATIENCE, text_of("%d", PATIENCE), "evaluations without improvement end training");
     set(SEED, text_of("%llu", (unsigned long long)options->seed), NULL);
+    if (options->no_texts) set(NO_TEXTS, "true", "the report shows no texts");
     if (options->seeds > 1) set(SEEDS, text_of("%lld", (long long)options->seeds), "runs, for mean and standard error");
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 
-enum { WATCH_EVERY_MS = 3000, LOOK_EVERY_MS = 50 };
+enum { WATCH_EVERY_MS = 3000, WATCH_FIRST_MS = 1000, LOOK_EVERY_MS = 50 };
 
 static volatile sig_atomic_t signals_taken, last_signal;
 
@@ -43,7 +43,7 @@ static int await(pid_t child, WatchTraining *watch, void *context)
         if (ended == child) break;
         if (ended < 0 && errno != EINTR) return 127;
         for (; passed < signals_taken; passed++) kill(child, last_signal);
-        if (watch && waited % WATCH_EVERY_MS == 0) watch(context, false);
+        if (watch && waited % WATCH_EVERY_MS == WATCH_FIRST_MS) watch(context, false);
         nanosleep(&(struct timespec){0, LOOK_EVERY_MS * 1000000L}, NULL);
     }
     if (watch) watch(context, true);

@@ -209,7 +209,7 @@ static void print_heading(Buffer *svg, const PlotLog *log, bool evaluated)
 static int find_shares(const PlotLog *log, int shares[RUN_SERIES])
 {
     int count = 0;
-    for (int s = EVAL_ACCURACY; s < RUN_SERIES; s++)
+    for (int s = EVAL_ACCURACY; s < LEARNING_RATE; s++)
         if (has_values(log, s)) shares[count++] = s;
     return count;
 }

@@ -9,7 +9,19 @@
 #include "base/diagnostics.h"
 
 /* The series of a run. A federation has LOSS, the mean, followed by one series per site. */
-enum { LOSS, EVAL_LOSS, EVAL_ACCURACY, EVAL_F1, EVAL_MATTHEWS, EVAL_PEARSON, EVAL_SPEARMAN, RUN_SERIES };
+enum {
+    LOSS,
+    EVAL_LOSS,
+    EVAL_ACCURACY, /* the first of those that share an axis */
+    EVAL_F1,
+    EVAL_MATTHEWS,
+    EVAL_PEARSON,
+    EVAL_SPEARMAN,
+    LEARNING_RATE, /* these are not drawn */
+    SECONDS,
+    TOKENS_PER_SECOND,
+    RUN_SERIES
+};
 
 typedef struct PlotSeries {
     const char *name; /* the column's name, or the site's */

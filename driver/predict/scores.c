@@ -6,6 +6,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "driver/predict/worst_rows.h"
 #include "runtime/program/label_names.h"
 #include "runtime/train/metrics.h"
 
@@ -23,20 +24,24 @@ typedef struct Scores {
     int64_t *confusion; /* [label][prediction]; NULL: too many classes */
     LabelSets sets;
     NumberPairs pairs;
+    WorstRows worst;
     Buffer *text;
     JsonWriter json;
 } Scores;
 
 /* ---- Rows ---- */
 
-/* One label and the scores of all classes, which become probabilities. */
-static void count_class(Scores *scores, int64_t label, double *values)
+/* One label and the scores of all classes, which become probabilities. `row`: -1 for a token of one. */
+static void count_class(Scores *scores, int64_t row, int64_t label, double *values)
 {
     if (label < 0 || label >= scores->classes) return;
     label = scores->numbers[label];
     int64_t best = predictions_softmax(values, scores->classes);
-    scores->loss -= log(fmax(values[label], 1e-300));
+    double loss = -log(fmax(values[label], 1e-300));
+    scores->loss += loss;
     scores->counted++;
+    if (row >= 0 && best != label)
+        worst_rows_add(&scores->worst, (WorstRow){row, (double)label, (double)best, values[best], loss});
     class_counts_add(&scores->each, label, best);
     if (scores->confusion) scores->confusion[label * scores->classes + best]++;
 }
@@ -60,7 +65,9 @@ static void count_set(Scores *scores, int64_t row, const double *values)
 static void count_number(Scores *scores, int64_t row, double value)
 {
     double label = ((const float *)scores->labels->data)[row];
-    scores->loss += (value - label) * (value - label);
+    double loss = (value - label) * (value - label);
+    scores->loss += loss;
+    worst_rows_add(&scores->worst, (WorstRow){row, label, value, NAN, loss});
     scores->counted++;
     number_pairs_add(&scores->pairs, value, label);
 }
@@ -91,13 +98,13 @@ static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
     case HEAD_TOKENS:
     case HEAD_MASKED:
         for (int64_t t = 0; t < predictions->predictor->width; t++)
-            count_class(scores, labels[row * scores->labels_per_row + t], values + t * scores->classes);
+            count_class(scores, -1, labels[row * scores->labels_per_row + t], values + t * scores->classes);
         break;
     default:
         if (predictions->several)
             count_set(scores, row, values);
         else if (scores->classes > 1)
-            count_class(scores, labels[row], values);
+            count_class(scores, row, labels[row], values);
         else
             count_number(scores, row, values[0]);
     }
@@ -154,6 +161,35 @@ static void report_classes(Scores *scores, const ClassCounts *each)
     json_close(json, ']');
 }
 
+/* The texts of the rows that went most wrong, where a tokenizer is at hand. */
+static void report_worst(Scores *scores)
+{
+    const Predictions *predictions = scores->predictions;
+    JsonWriter *json = &scores->json;
+    char number[24];
+    if (!predictions->tokenizer || !scores->worst.count) return;
+    json_open(json, "worst", '[');
+    for (int i = 0; i < scores->worst.count; i++) {
+        const WorstRow *row = &scores->worst.items[i];
+        Buffer text = {0};
+        row_text(&text, predictions->rows, row->row, predictions->tokenizer);
+        json_open(json, NULL, '{');
+        json_add_integer(json, "row", row->row);
+        json_add_string(json, "text", buffer_text(&text));
+        if (isnan(row->score)) {
+            json_add_number(json, "label", row->label);
+            json_add_number(json, "predicted", row->predicted);
+        } else {
+            json_add_string(json, "label", label_name(scores, (int64_t)row->label, number));
+            json_add_string(json, "predicted", label_name(scores, (int64_t)row->predicted, number));
+            json_add_number(json, "score", row->score);
+        }
+        json_close(json, '}');
+        buffer_free(&text);
+    }
+    json_close(json, ']');
+}
+
 static void report_all(Scores *scores)
 {
     const Predictions *predictions = scores->predictions;
@@ -181,6 +217,7 @@ static void report_all(Scores *scores)
         }
         report_classes(scores, &scores->each);
     }
+    report_worst(scores);
     json_close(&scores->json, '}');
 }
 

@@ -1,0 +1,431 @@
+#include "driver/finetune/run_report.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/input_files.h"
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "driver/plot/plot_drawing.h"
+#include "partitioner/report/report_drawing.h"
+#include "partitioner/report/report_style.h"
+
+typedef struct RunReport {
+    Settings *settings;
+    const char *run, *part;
+    RunState state;
+    bool logged; /* `log` has a loss */
+    PlotLog log;
+    json_t *plan, *metrics; /* NULL: not yet */
+    double best_step;       /* NAN: none is kept */
+    int64_t steps;          /* of the whole run; 0: not known */
+    Buffer *page;
+} RunReport;
+
+/* ---- What is there ---- */
+
+/* A file that may be missing, or half-written: then this is said the next time. */
+static json_t *read_json(const RunReport *report, const char *name)
+{
+    Diagnostics ignored = {0};
+    const char *path = arena_format(&report->settings->arena, "%s/%s", report->part, name);
+    json_t *json = access(path, R_OK) == 0 ? json_read(path, &ignored) : NULL;
+    input_files_release_path(path);
+    diagnostics_free(&ignored);
+    return json;
+}
+
+static void read_log(RunReport *report)
+{
+    Diagnostics ignored = {0};
+    const char *path = arena_format(&report->settings->arena, "%s/log.csv", report->part);
+    report->logged = access(path, R_OK) == 0 && plot_log_read(&report->log, path, &ignored);
+    input_files_release_path(path);
+    diagnostics_free(&ignored);
+}
+
+static double find_best(const RunReport *report)
+{
+    DIR *directory = opendir(arena_format(&report->settings->arena, "%s/checkpoints/best", report->part));
+    double best = NAN;
+    long long step;
+    for (const struct dirent *entry; directory && (entry = readdir(directory));)
+        if (sscanf(entry->d_name, "step-%lld", &step) == 1) best = (double)step;
+    if (directory) closedir(directory);
+    return best;
+}
+
+static int64_t count_steps(const RunReport *report)
+{
+    Diagnostics ignored = {0};
+    SafeTensors data;
+    const char *path = arena_format(&report->settings->arena, "%s/data/train.safetensors", report->run);
+    int64_t batch = atoll(report->settings->of[SETTING_BATCH].value), steps = 0;
+    if (access(path, R_OK) == 0 && safetensors_open(&data, path, &ignored)) {
+        const SafeTensor *ids = safetensors_find(&data, "input_ids");
+        if (ids && batch > 0)
+            steps = (ids->shape.dim[0] + batch - 1) / batch * atoll(report->settings->of[SETTING_EPOCHS].value);
+        safetensors_close(&data);
+    }
+    input_files_release_path(path);
+    diagnostics_free(&ignored);
+    return steps;
+}
+
+static double last_value(const RunReport *report, int series)
+{
+    for (size_t i = report->logged ? report->log.count : 0; i-- > 0;)
+        if (!isnan(plot_value(&report->log, i, series))) return plot_value(&report->log, i, series);
+    return NAN;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the seconds between two rows of the log; NAN: there are too few. */
+static double measured_step(const RunReport *report)
+{
+    double *times = memory_allocate((report->logged ? report->log.count : 1) * sizeof *times), median = NAN;
+    size_t count = 0;
+    for (size_t i = 1; report->logged && i < report->log.count; i++) {
+        double steps = report->log.steps[i] - report->log.steps[i - 1];
+        double time = plot_value(&report->log, i, SECONDS) - plot_value(&report->log, i - 1, SECONDS);
+        if (time > 0) times[count++] = time / steps; /* a resumed run counts from 0 again */
+    }
+    if (count) {
+        qsort(times, count, sizeof *times, by_value);
+        median = times[count / 2];
+    }
+    free(times);
+    return median;
+}
+
+/* ---- The page ---- */
+
+static void print_text(const RunReport *report, const char *text) { drawing_text(report->page, text); }
+
+static void print_fact(const RunReport *report, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void print_fact(const RunReport *report, const char *name, const char *format, ...)
+{
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    buffer_print(report->page, "<div><dt>%s</dt><dd>", name);
+    print_text(report, text);
+    buffer_print(report->page, "</dd></div>\n");
+}
+
+/* A table that scrolls by itself; heads with '#' in front are of numbers. */
+static void open_table(const RunReport *report, const char *caption, const char *const *heads, int count)
+{
+    buffer_print(report->page,
+                 "<div class=wide tabindex=0 role=region aria-label=\"%s\"><table>\n<caption>%s</caption>", caption,
+                 caption);
+    buffer_print(report->page, "<thead><tr>");
+    for (int i = 0; i < count; i++) {
+        bool number = heads[i][0] == '#';
+        buffer_print(report->page, "<th scope=col%s>", number ? " class=n" : "");
+        print_text(report, heads[i] + number);
+        buffer_print(report->page, "</th>");
+    }
+    buffer_print(report->page, "</tr></thead>\n<tbody>\n");
+}
+
+static void close_table(const RunReport *report) { buffer_print(report->page, "</tbody></table></div>\n"); }
+
+static void print_cell(const RunReport *report, const char *tag, const char *text)
+{
+    buffer_print(report->page, "<%s>", tag);
+    print_text(report, text);
+    buffer_print(report->page, "</%.2s>", tag);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void print_head(const RunReport *report)
+{
+    static const char *const states[] = {[RUN_PREPARES] = "Preparing",
+                                         [RUN_TRAINS] = "Training",
+                                         [RUN_ENDED] = "Finished",
+                                         [RUN_BROKE_OFF] = "Interrupted: go on with skycc finetune --resume"};
+    const Setting *task = &report->settings->of[SETTING_TASK];
+    const char *model = base_name(report->settings->of[SETTING_MODEL].value);
+    buffer_print(report->page, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
+                               "content=\"width=device-width,initial-scale=1\">\n<link rel=icon href=\"data:,\">\n");
+    if (report->state == RUN_PREPARES || report->state == RUN_TRAINS)
+        buffer_print(report->page, "<meta http-equiv=refresh content=4>\n");
+    buffer_print(report->page, "<title>");
+    print_text(report, model);
+    buffer_print(report->page, ": ");
+    print_text(report, task->value);
+    buffer_print(report->page, "</title>\n<style>\n%s%s", drawing_colours, html_style);
+    buffer_print(report->page, "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
+                               "abbr{text-decoration:underline dotted;cursor:help}.long{white-space:normal;"
+                               "min-width:16rem}</style>\n</head>\n<body>\n<main>\n<h1>");
+    print_text(report, model);
+    const char *reason = task->reason ? task->reason : task->value, *why = strstr(reason, ": ");
+    buffer_print(report->page, ": ");
+    drawing_bytes(report->page, reason, why ? (size_t)(why - reason) : strlen(reason));
+    buffer_print(report->page, "</h1>\n<p class=proof role=status><strong>%s</strong>", states[report->state]);
+    double step = report->logged ? report->log.steps[report->log.count - 1] : 0;
+    if (report->logged)
+        buffer_print(report->page, report->steps ? ", step %.15g of %lld" : ", step %.15g", step,
+                     (long long)report->steps);
+    if (report->state == RUN_ENDED && step < (double)report->steps)
+        buffer_print(report->page, ": evaluations did not get better any more");
+    buffer_print(report->page, ".</p>\n");
+}
+
+static void print_summary(const RunReport *report)
+{
+    const char *metric = report->settings->of[SETTING_METRIC].value;
+    double step = measured_step(report), planned, seconds = last_value(report, SECONDS);
+    planned = json_number_value(json_object_get(report->plan, "simulated_step_s"));
+    buffer_print(report->page, "<dl>\n");
+    if (report->metrics) {
+        double value = json_number_value(json_object_get(report->metrics, metric));
+        print_fact(report, metric, strcmp(metric, "accuracy") == 0 ? "%.2f%%" : "%.4f",
+                   strcmp(metric, "accuracy") == 0 ? 100 * value : value);
+    }
+    if (report->logged) {
+        print_fact(report, "training loss", "%.4g", last_value(report, LOSS));
+        if (!isnan(last_value(report, EVAL_LOSS)))
+            print_fact(report, "evaluation loss", "%.4g", last_value(report, EVAL_LOSS));
+        print_fact(report, "learning rate", "%.3g", last_value(report, LEARNING_RATE));
+        print_fact(report, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
+        print_fact(report, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
+    }
+    if (!isnan(step)) print_fact(report, "step time", "%#.3g s", step);
+    if (planned > 0) print_fact(report, "planned step time", "%#.3g s", planned);
+    double left = report->logged ? ((double)report->steps - report->log.steps[report->log.count - 1]) * step : NAN;
+    if (report->state == RUN_TRAINS && left > 0)
+        print_fact(report, "time left, at most", "%.0f:%02.0f", floor(left / 60), floor(fmod(left, 60)));
+    if (!isnan(report->best_step)) print_fact(report, "best checkpoint", "step %.0f", report->best_step);
+    buffer_print(report->page, "</dl>\n");
+}
+
+static void print_curves(const RunReport *report)
+{
+    if (!report->logged) return;
+    buffer_print(report->page, "<h2>Losses and metrics</h2>\n<div class=wide tabindex=0 role=region "
+                               "aria-label=\"losses and metrics\">\n");
+    plot_draw(report->page, &report->log, report->best_step);
+    buffer_print(report->page, "</div>\n");
+}
+
+/* What the model gets right, by label. */
+static void print_classes(const RunReport *report)
+{
+    static const char *const heads[] = {"label", "#precision", "#recall", "#F1", "#rows"}, *const keys[] = {"precision",
+                                                                                                            "recall",
+                                                                                                            "f1"};
+    const json_t *classes = json_object_get(report->metrics, "classes"), *class;
+    size_t i;
+    if (!json_array_size(classes)) return;
+    buffer_print(report->page, "<h2>Labels of the evaluation set</h2>\n");
+    open_table(report, "How well each label is found", heads, 5);
+    json_array_foreach(classes, i, class)
+    {
+        buffer_print(report->page, "<tr>");
+        print_cell(report, "th", json_string_value(json_object_get(class, "label")));
+        for (int k = 0; k < 3; k++)
+            buffer_print(report->page, "<td class=n>%.1f%%</td>",
+                         100 * json_number_value(json_object_get(class, keys[k])));
+        buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
+                     (long long)json_integer_value(json_object_get(class, "rows")));
+    }
+    close_table(report);
+}
+
+static void print_confusion(const RunReport *report)
+{
+    enum { MOST = 40 };
+    const json_t *rows = json_object_get(report->metrics, "confusion"), *row, *cell;
+    const json_t *classes = json_object_get(report->metrics, "classes");
+    size_t count = json_array_size(rows), i, k;
+    const char *heads[MOST + 1] = {"label"};
+    if (!count || count > MOST || json_array_size(classes) != count) return;
+    for (i = 0; i < count; i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(classes, i), "label"));
+        heads[i + 1] = arena_format(&report->settings->arena, "#%s", name ? name : "");
+    }
+    open_table(report, "Confusion: rows with the label at the left, by the label that was predicted", heads,
+               (int)count + 1);
+    json_array_foreach(rows, i, row)
+    {
+        int64_t sum = 0;
+        json_array_foreach(row, k, cell) sum += json_integer_value(cell);
+        buffer_print(report->page, "<tr>");
+        print_cell(report, "th", heads[i + 1] + 1);
+        json_array_foreach(row, k, cell) buffer_print(report->page, "<td class=\"n h\" style=\"--p:%lld%%\">%lld</td>",
+                                                      (long long)(sum ? 60 * json_integer_value(cell) / sum : 0),
+                                                      (long long)json_integer_value(cell));
+        buffer_print(report->page, "</tr>\n");
+    }
+    close_table(report);
+}
+
+static void print_worst(const RunReport *report)
+{
+    static const char *const heads[] = {"text", "label", "predicted", "#row"};
+    const json_t *worst = json_object_get(report->metrics, "worst"), *item;
+    size_t i;
+    if (!json_array_size(worst)) return;
+    buffer_print(report->page, "<h2>Worst errors</h2>\n<p class=soft>Texts as the tokenizer sees them. finetune "
+                               "--no-texts leaves them out.</p>\n");
+    open_table(report, "Rows of the evaluation set with the largest losses", heads, 4);
+    json_array_foreach(worst, i, item)
+    {
+        static const char *const keys[] = {"label", "predicted"};
+        buffer_print(report->page, "<tr>");
+        print_cell(report, "td class=long", json_string_value(json_object_get(item, "text")));
+        for (int k = 0; k < 2; k++) {
+            const json_t *value = json_object_get(item, keys[k]), *score = json_object_get(item, "score");
+            if (json_is_number(value))
+                buffer_print(report->page, "<td>%.4g</td>", json_number_value(value));
+            else
+                print_cell(report, "td",
+                           k && score ? arena_format(&report->settings->arena, "%s (%.0f%%)", json_string_value(value),
+                                                     100 * json_number_value(score))
+                                      : json_string_value(value));
+        }
+        buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
+                     (long long)json_integer_value(json_object_get(item, "row")));
+    }
+    close_table(report);
+}
+
+/* ---- Devices ---- */
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void print_device(const RunReport *report, const json_t *rank)
+{
+    double step = number_of(report->plan, "simulated_step_s"), microbatches = number_of(report->plan, "microbatches");
+    double busy = 0, memory = number_of(rank, "process_bytes"), limit = 0;
+    const json_t *stages = json_object_get(rank, "stages"), *number;
+    Buffer layers = {0};
+    size_t i;
+    json_array_foreach(stages, i, number)
+    {
+        const json_t *stage =
+            json_array_get(json_object_get(report->plan, "stages"), (size_t)json_integer_value(number));
+        busy += (number_of(stage, "forward_s") + number_of(stage, "backward_s")) * microbatches;
+        busy += number_of(stage, "update_s");
+        memory += number_of(stage, "memory_bytes");
+        limit = fmax(limit, number_of(stage, "memory_limit_bytes"));
+        buffer_print(&layers, "%s%.0f-%.0f", i ? ", " : "", number_of(stage, "first_layer"),
+                     number_of(stage, "last_layer"));
+    }
+    double load = step > 0 ? fmin(busy / step, 1) : 0;
+    buffer_print(report->page, "<tr>");
+    print_cell(report, "th", json_string_value(json_object_get(rank, "device")));
+    buffer_print(report->page,
+                 "<td>%s</td><td><span class=bar aria-hidden=true><i class=fb style=\"width:%.1f%%\"></i></span>"
+                 "%.0f%%</td><td class=n>%.0f MiB</td><td class=n>%.0f MiB</td></tr>\n",
+                 buffer_text(&layers), 100 * load, 100 * load, memory / 1048576, limit / 1048576);
+    buffer_free(&layers);
+}
+
+static void print_devices(const RunReport *report)
+{
+    static const char *const heads[] = {"device", "layers", "busy, of a step", "#peak memory", "#memory limit"};
+    const json_t *ranks = json_object_get(report->plan, "ranks"), *rank;
+    size_t i;
+    if (!json_array_size(ranks)) return;
+    buffer_print(report->page,
+                 "<h2>Devices</h2>\n<p>Each step's rows are cut into %.0f <abbr tabindex=0 title=\"The rows that go "
+                 "through the model together. A step adds up the gradients of all of them.\">micro-batches</abbr>. The "
+                 "model is cut into <abbr tabindex=0 title=\"Consecutive layers that one device computes.\">stages"
+                 "</abbr>, and devices wait %.0f%% of a step for each other (the <abbr tabindex=0 title=\"Devices "
+                 "wait while the first micro-batches come and the last ones go.\">bubble</abbr>). The <a "
+                 "href=\"programs/report.html\">plan report</a> has the details and what other devices would "
+                 "bring.</p>\n",
+                 number_of(report->plan, "microbatches"), 100 * number_of(report->plan, "bubble"));
+    open_table(report, "Planned: one row per device", heads, 5);
+    json_array_foreach(ranks, i, rank) print_device(report, rank);
+    close_table(report);
+}
+
+static void print_advice(const RunReport *report)
+{
+    double planned = number_of(report->plan, "simulated_step_s"), step = measured_step(report);
+    size_t devices = json_array_size(json_object_get(report->plan, "ranks"));
+    if (!report->plan) return;
+    buffer_print(report->page, "<h2>What would make it faster</h2>\n<ul>\n");
+    if (step > 1.1 * planned)
+        buffer_print(report->page,
+                     "<li>Steps take %.0f%% longer than planned. Other programs on these devices, or a plan without a "
+                     "profile: measure them with <code>skycc probe</code>.</li>\n",
+                     100 * (step / planned - 1));
+    if (devices == 1)
+        buffer_print(report->page,
+                     "<li>More devices: name them in a cluster file, <code>-d cluster.yaml</code>.</li>\n");
+    if (number_of(report->plan, "bubble") > 0.1)
+        buffer_print(report->page, "<li>Devices wait for each other: a larger <code>--batch</code> has more "
+                                   "micro-batches in a step.</li>\n");
+    if (!report->settings->of[SETTING_LORA].value)
+        buffer_print(report->page, "<li><code>--lora r=8</code> trains about a hundredth of the parameters, in less "
+                                   "memory.</li>\n");
+    buffer_print(report->page, "<li>Shorter rows: <code>--max-length</code>.</li>\n</ul>\n");
+}
+
+static void print_settings(const RunReport *report)
+{
+    static const char *const heads[] = {"setting", "value", "why"};
+    buffer_print(report->page, "<h2>Settings</h2>\n");
+    open_table(report, "What skycc finetune decided", heads, 3);
+    for (SettingKey key = SETTING_MODEL; key < SETTING_COUNT; key++) {
+        const Setting *setting = &report->settings->of[key];
+        if (!setting->value) continue;
+        buffer_print(report->page, "<tr>");
+        print_cell(report, "th", setting_word(key));
+        print_cell(report, "td class=long", settings_joined(report->settings, key, ','));
+        print_cell(report, "td class=long", setting->reason ? setting->reason : "");
+        buffer_print(report->page, "</tr>\n");
+    }
+    close_table(report);
+}
+
+bool run_report_write(Settings *settings, const char *run, const char *part, RunState state, Diagnostics *diagnostics)
+{
+    Buffer page = {0};
+    RunReport report = {.settings = settings, .run = run, .part = part, .state = state, .page = &page};
+    read_log(&report);
+    report.plan = read_json(&report, "programs/plan.json");
+    report.metrics = state == RUN_ENDED ? read_json(&report, "metrics.json") : NULL;
+    report.best_step = find_best(&report);
+    report.steps = count_steps(&report);
+    print_head(&report);
+    print_summary(&report);
+    print_curves(&report);
+    print_classes(&report);
+    print_confusion(&report);
+    print_worst(&report);
+    print_devices(&report);
+    print_advice(&report);
+    print_settings(&report);
+    buffer_print(&page, "</main>\n</body>\n</html>\n");
+    bool ok = file_write_all(arena_format(&settings->arena, "%s/report.html", run), page.bytes, page.size, diagnostics);
+    json_decref(report.plan);
+    json_decref(report.metrics);
+    plot_log_free(&report.log);
+    buffer_free(&page);
+    return ok;
+}
