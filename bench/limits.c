@@ -3,8 +3,9 @@
  *   bench_limits [THREADS ...]     default: 1 and 2 threads
  *
  * One row is a number of threads: GFLOP/s of float32 fused multiply-adds; GB/s of an update in place of an array on
- * huge pages, reads and writes together; GFLOP/s of VDPBF16PS, if the processor has it. (With AMX, skycc multiplies
- * bf16 by VDPBF16PS only with --target-features=-amx-bf16.) */
+ * huge pages, reads and writes together; GFLOP/s of VDPBF16PS, 0 if the processor lacks it; GFLOP/s of
+ * TDPBF16PS on AMX tiles, or "no AMX". (With AMX, skycc multiplies bf16 by VDPBF16PS only with
+ * --target-features=-amx-bf16.) */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,8 +16,13 @@ static bool print_row(const Target *target, int threads, Diagnostics *diagnostic
 {
     double rate = bench_update_gigabytes(target, threads, diagnostics);
     if (rate == 0) return false;
-    printf("%7d  %11.1f  %11.1f  %12.1f\n", threads, bench_peak_gflops(target, threads), rate,
+    printf("%7d  %11.1f  %11.1f  %12.1f  ", threads, bench_peak_gflops(target, threads), rate,
            bench_bf16_peak_gflops(target, threads));
+    double tiles = bench_amx_peak_gflops(target, threads);
+    if (tiles > 0)
+        printf("%11.1f\n", tiles);
+    else
+        printf("%11s\n", "no AMX");
     fflush(stdout);
     return true;
 }
@@ -26,7 +32,7 @@ static bool print_limits(int count, char **threads, Diagnostics *diagnostics)
     Target target;
     if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
     printf("%s, vectors of %d bytes, %d processors\n", target.cpu, target.vector_bytes, parallel_processors());
-    printf("threads  FMA GFLOP/s  update GB/s  bf16 GFLOP/s\n");
+    printf("threads  FMA GFLOP/s  update GB/s  bf16 GFLOP/s  AMX GFLOP/s\n");
     bool ok = true;
     if (count == 0) ok = print_row(&target, 1, diagnostics) && print_row(&target, 2, diagnostics);
     for (int i = 0; i < count && ok; i++) ok = print_row(&target, atoi(threads[i]), diagnostics);

@@ -3,13 +3,18 @@
 #include <llvm-c/LLJIT.h>
 
 #include "base/clock.h"
+#include "codegen/kernels/amx_gemm.h"
 #include "codegen/kernels/emit.h"
 #include "runtime/program/memory.h"
 #include "runtime/program/parallel.h"
+#include "runtime/program/tiles.h"
 
 enum {
     ACCUMULATORS = 12,
     ROUNDS = 2000000,
+    TILE_PRODUCTS = 4,                        /* of a round */
+    TILE_FLOPS = 2 * 16 * 16 * 32,            /* of one */
+    TILE_ROUNDS = ROUNDS * ACCUMULATORS / 64, /* about as long */
     TRIES = 12,
     UPDATE_VECTORS = 8, /* of one round */
     UPDATE_BYTES = 1 << 30
@@ -55,6 +60,22 @@ static void emit_bf16_peak(Emit *emit, int lanes)
     Ir total = loop.carried[0];
     for (int i = 1; i < ACCUMULATORS; i++) total = LLVMBuildFAdd(emit->builder, total, loop.carried[i], "");
     emit_store(emit, total, p, NULL, 4);
+}
+
+/* TILE_PRODUCTS TDPBF16PS of zeros, of two tiles by two, in each round. */
+static void emit_amx_peak(Emit *emit, int lanes)
+{
+    (void)lanes;
+    Ir configuration = amx_tile_configuration(emit), tile[8];
+    for (int i = 0; i < 8; i++) tile[i] = LLVMConstInt(LLVMInt8TypeInContext(emit->context), (unsigned)i, false);
+    emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
+    for (int i = 0; i < 8; i++) emit_intrinsic(emit, "llvm.x86.tilezero", NULL, 0, &tile[i], 1);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, 1), LLVMGetParam(emit->function, 2), 1, 0, NULL);
+    for (int i = 0; i < TILE_PRODUCTS; i++)
+        emit_intrinsic(emit, "llvm.x86.tdpbf16ps", NULL, 0, (Ir[]){tile[i], tile[4 + i / 2], tile[6 + i % 2]}, 3);
+    emit_loop_end(emit, &loop, NULL);
+    emit_intrinsic(emit, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
 }
 
 /* Elements begin ... end - 1, in place. */
@@ -144,6 +165,13 @@ double bench_bf16_peak_gflops(const Target *target, int threads)
     if (!target->bf16) return 0;
     double seconds = time_probe(target, emit_bf16_peak, (Run){.count = ROUNDS}, threads);
     return 4e-9 * ROUNDS * ACCUMULATORS * (target->vector_bytes / 4) * threads / seconds;
+}
+
+double bench_amx_peak_gflops(const Target *target, int threads)
+{
+    if (target->bf16 != BF16_TILES || !tiles_request()) return 0;
+    double seconds = time_probe(target, emit_amx_peak, (Run){.count = TILE_ROUNDS}, threads);
+    return 1e-9 * TILE_ROUNDS * TILE_PRODUCTS * TILE_FLOPS * threads / seconds;
 }
 
 double bench_update_gigabytes(const Target *target, int threads, Diagnostics *diagnostics)

@@ -191,8 +191,7 @@ static void emit_units(AmxEmitter *gemm)
     emit_loop_end(gemm->emit, &loop, NULL);
 }
 
-/* Eight tiles of 16 rows of 64 bytes, in the form that LDTILECFG reads. */
-static Ir tile_configuration(Emit *emit)
+Ir amx_tile_configuration(Emit *emit)
 {
     unsigned char bytes[64] = {1};
     for (int tile = 0; tile < 8; tile++) {
@@ -219,7 +218,7 @@ void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char 
     }
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     prepare_control(&gemm);
-    Ir configuration = tile_configuration(emit);
+    Ir configuration = amx_tile_configuration(emit);
     emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
     (plan->joins_units ? emit_joined_units : emit_units)(&gemm);
     emit_intrinsic(emit, "llvm.x86.tilerelease", NULL, 0, NULL, 0);

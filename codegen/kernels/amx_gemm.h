@@ -21,5 +21,7 @@
 #include "codegen/kernels/amx_gemm_plan.h"
 
 void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char *symbol);
+/* The address of a constant: eight tiles of 16 rows of 64 bytes, in the form that LDTILECFG reads. */
+Ir amx_tile_configuration(Emit *emit);
 
 #endif
