@@ -42,6 +42,17 @@ typedef struct Run {
     Arena arena;
 } Run;
 
+/* Whether a plan given with --plan has codecs. */
+static bool read_codecs(const char *path, bool *coded, Diagnostics *diagnostics)
+{
+    Plan plan;
+    if (!path) return true;
+    if (!plan_read(&plan, path, diagnostics)) return false;
+    *coded = plan.codecs & ~CODECS_LOSSLESS;
+    plan_free(&plan);
+    return true;
+}
+
 /* --plan */
 static bool code_links(Run *run, Diagnostics *diagnostics)
 {
@@ -74,7 +85,8 @@ static bool load(Run *run, Diagnostics *diagnostics)
     }
     load.import.input_shapes = shapes;
     load.import.input_shape_count = run->inputs.count;
-    return training_model_load(&run->model, options->model, &load, diagnostics) && code_links(run, diagnostics);
+    return read_codecs(options->plans[0], &load.coded_cuts, diagnostics) &&
+           training_model_load(&run->model, options->model, &load, diagnostics) && code_links(run, diagnostics);
 }
 
 static bool compile(Run *run, Diagnostics *diagnostics)

@@ -132,6 +132,8 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
                                 .low_rank = options->low_rank.rank ? &model->low_rank : NULL,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
+                                .bf16 = options->bf16,
+                                .bf16_cuts = options->bf16 && !options->coded_cuts,
                                 .optimizer = options->train ? &model->optimizer : NULL};
     Folding folding = model->imported.folding;
     if (model->graph.values) graph_free(&model->graph);

@@ -28,7 +28,8 @@ typedef struct ModelOptions {
     bool want_loss;            /* attach the loss */
     bool differentiate;        /* gradients of all parameters (implies want_loss) */
     bool train;                /* optimiser updates too */
-    bool bf16;                 /* factors of matrix products are rounded to bf16 */
+    bool bf16;                 /* factors of matrix products are rounded to bf16, and what is stored of activations */
+    bool coded_cuts;           /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
     const char *last_pass;     /* stop after this pass (graph/passes/passes.h); NULL: run all */
     bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.c) */
 } ModelOptions;

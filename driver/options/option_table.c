@@ -349,13 +349,16 @@ static const Option rows[] = {
                "Evaluation drops nothing."},
     {"precision", 0, "f32|bf16", TRAINING, OPTION_CHOICE, FIELD(load.bf16), .initial = "f32",
      .choices = OPTION_WORDS("f32", "bf16"), .common = COMPILE,
-     .help = "bf16: round the factors of matrix products to bfloat16 and add up in float32; all else stays float32",
+     .help = "bf16: round factors of matrix products and stored activations to bfloat16; add up in float32",
      .detail = "With *bf16*, the factors of every matrix product are rounded to bfloat16 (to nearest, ties to even) "
-               "and their products added up in float32. Everything else stays float32: weights, gradients, the "
-               "optimiser, softmax, normalisation, losses, messages between stages, checkpoints. Processors with AMX "
-               "or AVX-512 BF16 instructions multiply several times faster this way. Other processors compute the same "
-               "results with float32 instructions, slower than *f32*, and skycc warns. All targets round alike but add "
-               "in different orders, and the BF16 instructions treat subnormal numbers as 0. With *f32* on a processor "
+               "and their products added up in float32. Activations that wait for the backward pass are stored as "
+               "bfloat16. So are activations and their gradients between layers, which stages send each other "
+               "(unless *--codec* compresses them otherwise). Both are rounded wherever the plan cuts the model: "
+               "losses do not depend on the plan. Everything else stays float32: weights, their gradients, the "
+               "optimiser, softmax, normalisation, losses, checkpoints. Processors with AMX or AVX-512 BF16 "
+               "instructions multiply several times faster this way. Other processors compute the same results with "
+               "float32 instructions, slower than *f32*, and skycc warns. All targets round alike but add in "
+               "different orders, and the BF16 instructions treat subnormal numbers as 0. With *f32* on a processor "
                "with AMX, large products run on AMX too: every factor is split into three bfloat16 numbers whose sum "
                "is exact. The result is at least as exact as with float32 instructions, but an infinite factor gives "
                "NaN. The target feature *-amx-bf16* turns this off."},

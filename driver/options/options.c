@@ -14,6 +14,7 @@ bool command_options_read(Options *options, Command command, int argument_count,
     if (options->load.lengths.dimension && !packs)
         ok = usage_error(diagnostics, "give one length; only compile, plan and probe take several",
                          "--dim %s has several lengths", options->load.lengths.dimension);
+    options->load.coded_cuts = options->plan.request.codecs & ~CODECS_LOSSLESS;
     options->help |= options->help_all;
     if (options->help) diagnostics_free(diagnostics);
     return ok || options->help;

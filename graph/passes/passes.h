@@ -33,6 +33,7 @@ typedef struct PassOptions {
     SkyPacking packing;             /* rows share lines (pack_rows.h); slots 0: they do not */
     bool no_pruning;                /* compute every token, also where only one is read */
     bool differentiate;             /* gradients of all parameters; needs the loss */
+    bool bf16, bf16_cuts;           /* what waits for backward, or crosses a cut, is stored as bf16 (store_bf16.c) */
     const OptimizerSpec *optimizer; /* its updates; needs the gradients. NULL: none */
 } PassOptions;
 
@@ -47,7 +48,7 @@ extern const Pass passes[]; /* the last one has no name */
 
 /* The rows of the list, each in the file of its name or in that of its object (attach_loss: loss.c). */
 PassRule attach_loss, fuse_composites, insert_dropout, insert_low_rank, prune_unread, pack_rows, assign_layers,
-    recompute_attention, append_updates;
+    round_cuts, recompute_attention, store_bf16, append_updates;
 
 /* NULL after reporting the names that there are (EXIT_USAGE). */
 const Pass *pass_find(const char *name, Diagnostics *diagnostics);

@@ -100,20 +100,25 @@ static void layers_are_the_parts_of_a_bert(void **state)
     }
 }
 
-static void load_training(Model *model, const char *name)
+static void load_training_in(Model *model, const char *name, bool bf16)
 {
     OptimizerSpec optimizer;
+    const PassOptions rounding = {.bf16 = bf16, .bf16_cuts = bf16, .differentiate = true};
     load(model, name);
     Graph *graph = &model->graph;
     fuse_composites(graph, &(PassOptions){0}, &model->diagnostics);
     prune_unread(graph, &(PassOptions){0}, &model->diagnostics);
     assign_layers(graph, &(PassOptions){0}, &model->diagnostics);
+    assert_true(round_cuts(graph, &rounding, &model->diagnostics));
     assert_true(differentiate(graph, &model->diagnostics));
+    assert_true(store_bf16(graph, &rounding, &model->diagnostics));
     assert_true(optimizer_parse(&optimizer, "adamw:lr=1e-3", &model->diagnostics));
     assert_true(append_updates(graph, &(PassOptions){.optimizer = &optimizer}, &model->diagnostics));
     graph_remove_dead(graph);
     graph_verify(graph);
 }
+
+static void load_training(Model *model, const char *name) { load_training_in(model, name, false); }
 
 static void a_decoder_that_is_not_the_embeddings_is_warned_of(void **state)
 {
@@ -167,11 +172,10 @@ static void shared_parameters_lie_where_they_are_used(void **state)
 }
 
 /* What the planner adds up for a run of layers is never less than what the layout of the run takes. */
-static void sums_over_layers_bound_the_memory_of_every_stage(void **state)
+static void check_sums_over_layers(bool bf16)
 {
-    (void)state;
     Model model;
-    load_training(&model, "bert-nano-seqcls-opset17-dyn");
+    load_training_in(&model, "bert-nano-seqcls-opset17-dyn", bf16);
     int layers = model.graph.layer_count;
     for (int first = 0; first < layers; first++) {
         uint64_t states = 0, slots = 0, scratch = 0, blocks = 0;
@@ -197,11 +201,17 @@ static void sums_over_layers_bound_the_memory_of_every_stage(void **state)
     unload(&model);
 }
 
-static void neighbouring_stages_agree_on_what_crosses(void **state)
+static void sums_over_layers_bound_the_memory_of_every_stage(void **state)
 {
     (void)state;
+    check_sums_over_layers(false);
+    check_sums_over_layers(true);
+}
+
+static void check_neighbours(bool bf16)
+{
     Model model;
-    load_training(&model, "bert-nano-seqcls-opset17-dyn");
+    load_training_in(&model, "bert-nano-seqcls-opset17-dyn", bf16);
     for (int cut = 1; cut < model.graph.layer_count; cut++) {
         StageCode before, after;
         stage_build(&before, &model.graph, 0, cut - 1);
@@ -212,6 +222,8 @@ static void neighbouring_stages_agree_on_what_crosses(void **state)
         assert_int_equal(before.stage.receive_backward_count, 1);
         assert_int_equal(before.stage.send_forward[0].bytes, after.stage.receive_forward[0].bytes);
         assert_int_equal(before.stage.receive_backward[0].bytes, after.stage.send_backward[0].bytes);
+        assert_int_equal(before.stage.send_forward[0].dtype, bf16 ? DTYPE_BF16 : DTYPE_F32);
+        assert_int_equal(after.stage.send_backward[0].dtype, bf16 ? DTYPE_BF16 : DTYPE_F32);
         assert_int_equal(before.stage.parameter_count + after.stage.parameter_count, 41);
         assert_false(before.stage.has_loss);
         assert_true(after.stage.has_loss);
@@ -219,6 +231,32 @@ static void neighbouring_stages_agree_on_what_crosses(void **state)
         stage_free(&after);
     }
     unload(&model);
+}
+
+static void neighbouring_stages_agree_on_what_crosses(void **state)
+{
+    (void)state;
+    check_neighbours(false);
+    check_neighbours(true);
+}
+
+/* Of the last block, too, whose loss reads logits as they are. */
+static void what_waits_for_backward_takes_half_in_bf16(void **state)
+{
+    (void)state;
+    uint64_t slots[2][2];
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        Model model;
+        load_training_in(&model, "bert-nano-seqcls-opset17-dyn", bf16);
+        for (int whole = 0; whole < 2; whole++) {
+            StageCode code;
+            stage_build(&code, &model.graph, whole ? 0 : 1, whole ? model.graph.layer_count - 1 : 2);
+            slots[bf16][whole] = code.stage.space_bytes[SKY_SPACE_SLOT];
+            stage_free(&code);
+        }
+        unload(&model);
+    }
+    for (int whole = 0; whole < 2; whole++) assert_true((double)slots[1][whole] < 0.56 * (double)slots[0][whole]);
 }
 
 static void equal_layers_share_their_kernels(void **state)
@@ -333,6 +371,7 @@ int main(void)
         cmocka_unit_test(layers_are_the_parts_of_a_bert),
         cmocka_unit_test(sums_over_layers_bound_the_memory_of_every_stage),
         cmocka_unit_test(neighbouring_stages_agree_on_what_crosses),
+        cmocka_unit_test(what_waits_for_backward_takes_half_in_bf16),
         cmocka_unit_test(equal_layers_share_their_kernels),
         cmocka_unit_test(packed_buffers_never_overlap_while_alive),
         cmocka_unit_test(a_decoder_that_is_not_the_embeddings_is_warned_of),
