@@ -21,9 +21,10 @@ const char *plan_recompute_name(PlanRecompute recompute) { return plan_recompute
 ScheduleTraits plan_schedule_traits(PlanSchedule schedule)
 {
     static const ScheduleTraits traits[PLAN_SCHEDULE_COUNT + 1] = {
-        [PLAN_GPIPE] = {.holds_all = true},
-        [PLAN_ZB] = {.is_searched = true, .splits_backward = true},
-        [PLAN_SEARCHED] = {.is_searched = true},
+        [PLAN_GPIPE] = {.holds_all = true, .told = "GPipe (all forwards, then all backwards)"},
+        [PLAN_1F1B] = {.told = "1F1B (one forward, one backward in turn)"},
+        [PLAN_ZB] = {.is_searched = true, .splits_backward = true, .told = "zero-bubble"},
+        [PLAN_SEARCHED] = {.is_searched = true, .told = "searched (the quickest order of micro-batches in simulation)"},
         [PLAN_AUTO] = {.is_searched = true, .splits_backward = true},
     };
     return traits[schedule];

@@ -55,6 +55,7 @@ typedef struct ScheduleTraits {
     bool holds_all;   /* all micro-batches of a step are in flight; else as many as 1F1B needs, or more */
     bool is_searched; /* its order is looked for by simulation, and more micro-batches may be in flight than needed */
     bool splits_backward; /* stages may put WEIGHT_GRADIENT off */
+    const char *told;     /* what reports call it */
 } ScheduleTraits;
 
 /* Which stages drop the stash of a micro-batch and run forward again before backward: those that do not fit otherwise

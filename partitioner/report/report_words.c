@@ -323,16 +323,12 @@ static void add_chosen(char text[static REPORT_SENTENCE], const Plan *plan)
 
 static void add_schedule(char text[static REPORT_SENTENCE], const Plan *plan)
 {
+    const ScheduleTraits traits = plan_schedule_traits(plan->schedule);
     int split = 0;
     for (int k = 0; k < plan->stage_count; k++) split += plan->stages[k].weight_gradient_ns > 0;
-    switch (plan->schedule) {
-    case PLAN_GPIPE: add(text, "Schedule: GPipe (all forwards, then all backwards). "); break;
-    case PLAN_ZB:
-        add(text, "Schedule: zero-bubble (backward split on %d of %d stages). ", split, plan->stage_count);
-        break;
-    case PLAN_SEARCHED: add(text, "Schedule: searched (the quickest order of micro-batches in simulation). "); break;
-    default: add(text, "Schedule: 1F1B (one forward, one backward in turn). ");
-    }
+    add(text, "Schedule: %s", traits.told);
+    if (traits.splits_backward) add(text, " (backward split on %d of %d stages)", split, plan->stage_count);
+    add(text, ". ");
 }
 
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])

@@ -302,6 +302,17 @@ static void update_early(Plan *plan) { exchange(find(plan, 0, SKY_BACKWARD, 3), 
 static void never_update(Plan *plan) { plan->ranks[2].instruction_count--; }
 static void forward_twice(Plan *plan) { *find(plan, 0, SKY_SEND_FORWARD, 0) = *find(plan, 0, SKY_FORWARD, 0); }
 
+/* A schedule without words of its own would be reported as nothing, or as another one. */
+static void every_schedule_has_words_of_its_own(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PLAN_SCHEDULE_COUNT; i++) {
+        const char *told = plan_schedule_traits((PlanSchedule)i).told;
+        assert_non_null(told);
+        for (int k = 0; k < i; k++) assert_string_not_equal(told, plan_schedule_traits((PlanSchedule)k).told);
+    }
+}
+
 static void damaged_schedules_are_refused(void **state)
 {
     (void)state;
@@ -323,6 +334,7 @@ int main(void)
         cmocka_unit_test(one_forward_one_backward_keeps_few_micro_batches),
         cmocka_unit_test(plans_read_back_as_they_were_printed),
         cmocka_unit_test(a_searched_order_is_called_so),
+        cmocka_unit_test(every_schedule_has_words_of_its_own),
         cmocka_unit_test(damaged_schedules_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
