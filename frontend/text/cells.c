@@ -83,7 +83,7 @@ json_t *cell_read(TableField field)
 json_t *cell_list(TableField field, const char *separators)
 {
     json_t *list = cell_read(field);
-    if (list && json_is_array(list)) return list;
+    if (json_is_array(list)) return list;
     json_decref(list);
     if (list || field.nested) return NULL;
     list = json_array();

@@ -11,7 +11,7 @@ void report_json(const Report *report, Buffer *buffer);
 void report_html(const Report *report, Buffer *buffer);
 void report_svg(const Report *report, Buffer *buffer);
 /* `form` is "json", "html", "svg" or else text. */
-void report_print(const Report *report, const char *form, Buffer *buffer);
+void report_print(const Report *asked, const char *form, Buffer *buffer);
 /* The form that a file's name ends with: .html, .json, .svg, else text. */
 const char *report_form(const char *path);
 

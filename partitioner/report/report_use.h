@@ -13,7 +13,7 @@ typedef struct ReportUse {
 } ReportUse;
 
 /* The plan must have stages. Free it. */
-void report_use_create(ReportUse *use, const Plan *plan, const Costs *costs);
+void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked);
 void report_use_free(ReportUse *use);
 
 #endif
