@@ -220,6 +220,8 @@ static void every_member_counts(void **state)
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 900000);
         if (seed % 3 == 0) random_sites(&costs);
         if (seed % 5 == 0) random_samples(&costs);
+        BatchTrial tried_sizes[] = {{8, 2000000}, {4, 1500000}, {1, 0}};
+        if (seed % 4 == 3) costs.batch = (BatchChoice){8, 4, tried_sizes, 3};
         if (seed % 4 == 1 && seed % 3) costs.keep_inputs = costs.keep_labels = costs.devices[0].name;
         if (seed % 4 == 2 && seed % 3) costs.keep_inputs = costs.devices[0].name;
         request.objective = (PlanObjective)(seed / 2 % 2);

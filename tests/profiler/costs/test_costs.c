@@ -136,6 +136,63 @@ static void bad_sites_are_refused(void **state)
     }
 }
 
+/* Costs with `batch` as the member of that name. */
+static bool parse_batch(Costs *costs, const char *batch, Diagnostics *diagnostics)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%.*s,\"batch\":%s}", (int)(strrchr(full, '}') - full), full, batch);
+    return parse_costs(costs, text, diagnostics);
+}
+
+static void batches_come_back(void **state)
+{
+    (void)state;
+    Costs costs, again;
+    Buffer first = {0};
+    Diagnostics diagnostics = {0};
+    char line[BATCH_CHOICE_LINE];
+    assert_true(parse_batch(&costs,
+                            "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":8,\"step_s\":2},"
+                            "{\"microbatches\":2,\"step_s\":0.123456789},{\"microbatches\":1}]}",
+                            &diagnostics));
+    assert_string_equal(batch_choice_line(&costs.batch, 0, line),
+                        "Micro-batches: 2 of 4 rows (tried 1, 4; found nothing that fits with 8)");
+    costs_print(&costs, &first);
+    assert_true(parse_costs(&again, buffer_text(&first), &diagnostics));
+    assert_true(batch_choice_equal(&costs.batch, &again.batch));
+    again.batch.tried[1].step_ns++;
+    assert_false(batch_choice_equal(&costs.batch, &again.batch));
+    buffer_free(&first);
+    costs_free(&costs);
+    costs_free(&again);
+    diagnostics_free(&diagnostics);
+}
+
+static void bad_batches_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "3",
+        "{}",
+        "{\"rows\":8,\"microbatches\":3,\"tried\":[]}",
+        "{\"rows\":8,\"microbatches\":16,\"tried\":[]}",
+        "{\"rows\":0,\"microbatches\":1,\"tried\":[]}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":3}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":[3]}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":4,\"step_s\":1}]}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":2,\"step_s\":-1}]}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":2},{\"microbatches\":4}]}",
+        "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":3},{\"microbatches\":2}]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Costs costs;
+        Diagnostics diagnostics = {0};
+        if (parse_batch(&costs, bad[i], &diagnostics)) fail_msg("accepted: %s", bad[i]);
+        assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+        diagnostics_free(&diagnostics);
+    }
+}
+
 static void rows_come_back(void **state)
 {
     (void)state;
@@ -292,6 +349,8 @@ int main(void)
         cmocka_unit_test(costs_read_what_they_print),
         cmocka_unit_test(sites_come_back),
         cmocka_unit_test(bad_sites_are_refused),
+        cmocka_unit_test(batches_come_back),
+        cmocka_unit_test(bad_batches_are_refused),
         cmocka_unit_test(rows_come_back),
         cmocka_unit_test(times_are_of_the_lines_to_expect),
         cmocka_unit_test(impossible_rows_are_refused),
