@@ -1,5 +1,6 @@
 #include "driver/compile/plan_load.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "driver/compile/microbatch_forms.h"
@@ -117,18 +118,17 @@ static void choose(MicrobatchForms *forms, Diagnostics *diagnostics)
 
 /* ---- What was asked for ---- */
 
-static bool refuse_multiple(const MicrobatchForms *forms, int64_t own, bool bound, Diagnostics *diagnostics)
+/* --batch cannot be cut like that: names the nearest that can, or what else would do. */
+static bool refuse_batch(const MicrobatchForms *forms, int64_t unit, const char *otherwise, const char *problem,
+                         Diagnostics *diagnostics)
 {
-    long long below = forms->options->batch / own * own;
-    Buffer hint = {0};
-    buffer_print(&hint, "give --batch ");
-    if (below) buffer_print(&hint, "%lld or ", below);
-    buffer_print(&hint, "%lld, or %s", below + (long long)own,
-                 bound ? "leave out --dim for the batch dimension" : "export the model with an open batch dimension");
-    usage_error(diagnostics, buffer_text(&hint), "--batch %lld is no multiple of the micro-batch of %lld row%s%s",
-                (long long)forms->options->batch, (long long)own, own == 1 ? "" : "s",
-                bound ? " that --dim gives" : ", which is fixed in the model");
-    buffer_free(&hint);
+    long long batch = (long long)forms->options->batch, below = batch / unit * unit;
+    Arena arena = {0};
+    const char *lower = below ? arena_format(&arena, "%lld or ", below) : "";
+    usage_error(diagnostics,
+                arena_format(&arena, "give --batch %s%lld, or %s", lower, below + (long long)unit, otherwise),
+                "--batch %lld %s", batch, problem);
+    arena_free(&arena);
     return false;
 }
 
@@ -141,7 +141,15 @@ static bool follow(MicrobatchForms *forms, int64_t own, bool bound, Diagnostics 
     int64_t rows = options->batch ? options->batch : BATCH_DEFAULT, count = rows / own ? rows / own : 1;
     forms->rows = 0;
     if (own < 1) return true; /* reported elsewhere */
-    if (options->batch && rows % own) return refuse_multiple(forms, own, bound, diagnostics);
+    if (options->batch && rows % own) {
+        char problem[96];
+        snprintf(problem, sizeof problem, "is no multiple of the micro-batch of %lld row%s%s", (long long)own,
+                 own == 1 ? "" : "s", bound ? " that --dim gives" : ", which is fixed in the model");
+        return refuse_batch(forms, own,
+                            bound ? "leave out --dim for the batch dimension"
+                                  : "export the model with an open batch dimension",
+                            problem, diagnostics);
+    }
     if (asked > 0 && asked != count)
         return usage_error(diagnostics, "leave one of them out",
                            "%d micro-batches of the %lld rows that %s are %lld rows, not --batch %lld", asked,
@@ -179,19 +187,11 @@ static bool settle_rows(MicrobatchForms *forms, Diagnostics *diagnostics)
     forms->rows = batch ? batch : BATCH_DEFAULT;
     planned->packed.import.unbound_rows = forms->packed ? PACKING_GRAPH_ROWS : forms->rows;
     if (count <= 0) return true;
-    long long below = batch / count * count;
-    if (batch % count == 0) {
-        if (!forms->packed) planned->packed.import.unbound_rows = batch / count;
-        return true;
-    }
-    Buffer hint = {0};
-    buffer_print(&hint, "give --batch ");
-    if (below) buffer_print(&hint, "%lld or ", below);
-    buffer_print(&hint, "%lld, or leave out --microbatches", below + count);
-    usage_error(diagnostics, buffer_text(&hint),
-                "--batch %lld cannot be cut into %d micro-batches of equally many rows", (long long)batch, count);
-    buffer_free(&hint);
-    return false;
+    if (!forms->packed) planned->packed.import.unbound_rows = batch / count;
+    if (batch % count == 0) return true;
+    char problem[80];
+    snprintf(problem, sizeof problem, "cannot be cut into %d micro-batches of equally many rows", count);
+    return refuse_batch(forms, count, "leave out --microbatches", problem, diagnostics);
 }
 
 /* How many micro-batches a step has. */

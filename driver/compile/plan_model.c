@@ -24,6 +24,10 @@ void planned_model_tell_packing(const PlannedModel *planned, bool quiet)
 {
     const SkyPacking *packing = &planned->model.graph.packing;
     const RowSamples *rows = &planned->rows;
+    char line[BATCH_CHOICE_LINE];
+    if (planned->batch.rows && !quiet)
+        text_print(stderr, "%s\n",
+                   batch_choice_line(&planned->batch, packing->slots ? row_samples_mean(rows) : 0, line));
     if (!packing->slots || quiet) return;
     text_print(
         stderr,

@@ -47,7 +47,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics);
 /* The model's name in reports: its file name without folders and suffix. */
 const char *planned_model_name(Arena *arena, const char *path);
-/* Says on standard error what was decided about rows of several lengths, unless all have one. */
+/* Says on standard error how many micro-batches were chosen, and what was decided about rows of several lengths. */
 void planned_model_tell_packing(const PlannedModel *planned, bool quiet);
 /* --fail-above: whether the plan is fast enough (else EXIT_BAD_INPUT). `called` is "the" or says whose objective it
  * is; `seconds` INFINITY: no limit. */

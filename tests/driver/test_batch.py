@@ -148,6 +148,29 @@ def test_profile():
     require(alone < kernels, f"{len(alone)} kernels of one size are not among {len(kernels)} of three")
 
 
+def test_packed():
+    """Rows of several lengths: the packing is chosen with the number of micro-batches, and beats every forced one."""
+    generator = np.random.default_rng(4)
+    mask = (np.arange(16) < generator.integers(3, 17, 64)[:, None]).astype("i4")
+    ids = mask * generator.integers(5, 256, mask.shape).astype("i4")
+    write("rows.safetensors", {
+        "input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids,
+        "labels": generator.integers(0, 3, 64).astype("i4")
+    })
+    write_cluster(["name: a, gflops: 1", "name: b, gflops: 2"],
+                  "default_link: {latency: 10us, bandwidth: 1Gbit}\n")
+    shape = {"sequence": ("--dim", "seq=auto:16", "--lengths", "rows.safetensors", "--allocate", "heuristic")}
+    both = plan("--batch", "24", "--microbatches", "4", **shape)[0]
+    require(both == plan("--dim", "batch=6", "--microbatches", "4", **shape)[0], "--batch 24 in 4 is another plan")
+    chosen, text = plan("--batch", "24", **shape)
+    require(chosen["rows"]["batch"] == 24 and chosen["batch"]["rows"] == 24, f"a step has other rows: {chosen['rows']}")
+    require(re.search(r"Micro-batches: [0-9.]+ on average for 24 rows \(tried at least 1, ", text), text)
+    forced = {count: plan("--batch", "24", "--microbatches", str(count), **shape)[0]["step_s"] for count in (1, 2, 4, 8)}
+    require(chosen["step_s"] <= min(forced.values()), f"{chosen['step_s']} s is slower than one of {forced}")
+    default = plan(**shape)[0]
+    require(default["rows"]["batch"] == 32, f"the default has {default['rows']['batch']} rows")
+
+
 def test_resume():
     """A checkpoint says how many rows a micro-batch had; a run that goes on with another size says so."""
     generator = np.random.default_rng(3)
@@ -216,6 +239,7 @@ def main():
         test_efficiency()
         test_memory()
         test_profile()
+        test_packed()
         test_resume()
         test_search()
     sys.exit(failed())
