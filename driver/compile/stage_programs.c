@@ -153,6 +153,9 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     double *predicted = arena_new(arena, double);
     *predicted = (double)plan->simulated_step_ns * 1e-9;
     program->predicted_step_s = predicted;
+    const PlanStage *first = &plan->stages[planned->stages[0]];
+    int64_t limit = first->memory_limit_bytes, taken = plan_rank_memory(plan, rank) + planned->process_bytes;
+    program->spare_bytes = limit == COSTS_NO_LIMIT ? UINT64_MAX : limit > taken ? (uint64_t)(limit - taken) : 0;
 
     SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
     for (int i = 0; i < planned->stage_count; i++) stages[i] = pipeline->stages[planned->stages[i]].stage;

@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 16, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 17, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -279,6 +279,7 @@ typedef struct SkyProgram {
     SkyPacking packing;     /* slots 0: every row has a line of its own */
     double clip;            /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
     uint64_t seed;          /* of initial values that are drawn */
+    uint64_t spare_bytes;   /* of the device's memory that the plan leaves: for copies of what checkpoints save */
     double slowdown;        /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;

@@ -6,6 +6,7 @@
 
 #include "base/directory.h"
 #include "base/input_files.h"
+#include "runtime/program/parallel.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
 
@@ -56,12 +57,11 @@ static const float *transpose(Arena *arena, const float *data, Shape *shape)
 }
 
 /* The value once more under each of its other names; copies are made in `arena`. */
-static void write_tied(const Execution *execution, uint32_t stage, const SkyParameter *parameter,
-                       SafeTensorsWriter *writer, Arena *arena)
+static void write_tied(const SkyParameter *parameter, const void *value, SafeTensorsWriter *writer, Arena *arena)
 {
     for (uint32_t i = 0; i < parameter->tied_name_count; i++) {
         Shape shape = tensor_shape(&parameter->value);
-        const float *data = execution_address(execution, stage, 0, parameter->value.location);
+        const float *data = value;
         if (parameter->tied_names[i].transposed) data = transpose(arena, data, &shape);
         safetensors_writer_add(writer, parameter->tied_names[i].name, DTYPE_F32, &shape, data);
     }
@@ -98,8 +98,41 @@ static void note_frozen(Buffer *frozen, Buffer *checks, const SkyParameter *para
     }
 }
 
-bool checkpoint_write_file(const Execution *execution, const char *directory, int64_t step, int rank,
-                           CheckpointFile *file, Diagnostics *diagnostics)
+/* A parameter of which this rank's file has the value and the states. */
+static bool is_written(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
+{
+    return !held_by_earlier(execution, stage, parameter) && !is_kept_elsewhere(parameter);
+}
+
+size_t checkpoint_copy_bytes(const Execution *execution)
+{
+    size_t bytes = 0;
+    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
+        const SkyStage *stage = execution->stages[s].stage;
+        for (uint32_t p = 0; p < stage->parameter_count; p++)
+            if (is_written(execution, s, &stage->parameters[p]))
+                bytes += stage->parameters[p].value.bytes * (1 + stage->parameters[p].state_count);
+    }
+    return bytes;
+}
+
+void checkpoint_copy(const Execution *execution, unsigned char *copy)
+{
+    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
+        const SkyStage *stage = execution->stages[s].stage;
+        for (uint32_t p = 0; p < stage->parameter_count; p++) {
+            const SkyParameter *parameter = &stage->parameters[p];
+            if (!is_written(execution, s, parameter)) continue;
+            for (int i = -1; i < (int)parameter->state_count; i++, copy += parameter->value.bytes)
+                parallel_copy(execution->threads, copy,
+                              execution_address(execution, s, 0, tensor_location(parameter, i)),
+                              parameter->value.bytes);
+        }
+    }
+}
+
+bool checkpoint_write_file(const Execution *execution, const unsigned char *copy, const char *directory, int64_t step,
+                           int rank, CheckpointFile *file, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
     Arena names = {0}; /* and transposed copies */
@@ -114,10 +147,14 @@ bool checkpoint_write_file(const Execution *execution, const char *directory, in
                 continue;
             }
             Shape shape = tensor_shape(&parameter->value);
-            for (int i = -1; i < (int)parameter->state_count; i++)
-                safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape,
-                                       execution_address(execution, s, 0, tensor_location(parameter, i)));
-            write_tied(execution, s, parameter, writer, &names);
+            const void *value = NULL;
+            for (int i = -1; i < (int)parameter->state_count; i++) {
+                const void *data = copy ? copy : execution_address(execution, s, 0, tensor_location(parameter, i));
+                if (copy) copy += parameter->value.bytes;
+                if (i < 0) value = data;
+                safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape, data);
+            }
+            write_tied(parameter, value, writer, &names);
         }
     }
     if (frozen.size) safetensors_writer_metadata(writer, "frozen", buffer_text(&frozen));

@@ -1,11 +1,13 @@
 #include "runtime/train/checkpoint.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "runtime/storage/checkpoint_directory.h"
 
+static const double file_pause = 1e-3;                   /* between looks whether a file is written */
 static const double lock_patience = 6, lock_pause = 0.1; /* seconds; a failing rank takes up to four to end */
 
 /* Each site has its own directory, in which its lowest rank writes the manifest; without sites rank 0 writes it. */
@@ -114,31 +116,120 @@ static void prune(World *world, const SkyProgram *program, const char *directory
     free(kept);
 }
 
-void checkpoint_save(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest,
-                     int64_t keep)
+/* ---- Saving ---- */
+
+bool checkpoint_writer_open(CheckpointWriter *writer, World *world, const Execution *execution, bool in_background,
+                            Diagnostics *diagnostics)
 {
-    const SkyProgram *program = execution->program;
-    Diagnostics diagnostics = {0};
-    check_finite(world, execution);
-    if (leads(world, program)) checkpoint_prepare(directory, manifest.step, &diagnostics);
-    insist(world, &diagnostics);
-    CheckpointFile mine = {0}, *all = memory_allocate((size_t)world->size * sizeof *all);
-    checkpoint_write_file(execution, directory, manifest.step, world->rank, &mine, &diagnostics);
-    insist(world, &diagnostics);
-    world_allgather(world, &mine, sizeof mine, all, "its part of the checkpoint");
-    manifest.files = all;
-    manifest.file_count = world->size;
-    if (leads(world, program)) checkpoint_write_manifest(&manifest, directory, &diagnostics);
-    insist(world, &diagnostics);
+    size_t bytes = checkpoint_copy_bytes(execution);
+    bool fits = in_background && bytes <= execution->program->spare_bytes;
+    bool *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &fits, sizeof fits, all, "room for copies of what checkpoints save");
+    for (int r = 0; r < world->size; r++) fits = fits && all[r];
     free(all);
-    if (keep > 0) prune(world, program, directory, keep);
+    *writer = (CheckpointWriter){.world = world, .execution = execution, .in_background = fits};
+    return !fits ||
+           memory_map(&writer->copy, bytes, execution->threads, "a copy of what checkpoints save", diagnostics);
+}
+
+void checkpoint_writer_close(CheckpointWriter *writer)
+{
+    if (writer->thread) pthread_join(writer->writing, NULL);
+    memory_unmap(&writer->copy);
+}
+
+/* What the thread does: first the file of this rank, then the manifest. */
+static void *write_part(void *context)
+{
+    CheckpointWriter *writer = context;
+    if (writer->listed)
+        checkpoint_write_manifest(&writer->manifest, writer->directory, &writer->diagnostics);
+    else
+        checkpoint_write_file(writer->execution, writer->copy.bytes, writer->directory, writer->manifest.step,
+                              writer->world->rank, &writer->file, &writer->diagnostics);
+    atomic_store(&writer->written, true);
+    return NULL;
+}
+
+/* In a thread, if there are copies. Signals are for the thread that trains. */
+static void start_writing(CheckpointWriter *writer)
+{
+    sigset_t all, before;
+    atomic_store(&writer->written, false);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    writer->thread = writer->in_background && pthread_create(&writer->writing, NULL, write_part, writer) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!writer->thread) write_part(writer);
+}
+
+void checkpoint_begin(CheckpointWriter *writer, const char *directory, CheckpointManifest manifest, int64_t keep)
+{
+    World *world = writer->world;
+    Diagnostics diagnostics = {0};
+    check_finite(world, writer->execution);
+    if (leads(world, writer->execution->program)) checkpoint_prepare(directory, manifest.step, &diagnostics);
+    insist(world, &diagnostics);
+    writer->directory = directory;
+    writer->manifest = manifest;
+    writer->keep = keep;
+    writer->file = (CheckpointFile){0};
+    writer->begun = true;
+    writer->listed = false;
+    if (writer->copy.bytes) checkpoint_copy(writer->execution, writer->copy.bytes);
+    start_writing(writer);
+    if (!writer->in_background) checkpoint_finish(writer);
+}
+
+bool checkpoint_is_being_written(const CheckpointWriter *writer)
+{
+    return writer->begun && !atomic_load(&writer->written);
+}
+
+/* All files are complete, and their ranks tell the others what the manifest says of them. */
+static void list_files(CheckpointWriter *writer)
+{
+    World *world = writer->world;
+    CheckpointManifest *manifest = &writer->manifest;
+    manifest->files = memory_allocate((size_t)world->size * sizeof *manifest->files);
+    manifest->file_count = world->size;
+    world_allgather(world, &writer->file, sizeof writer->file, manifest->files, "its part of the checkpoint");
+    writer->listed = true;
+    if (leads(world, writer->execution->program)) start_writing(writer);
+}
+
+void checkpoint_advance(CheckpointWriter *writer)
+{
+    if (!writer->begun) return;
+    if (writer->thread) pthread_join(writer->writing, NULL);
+    writer->thread = false;
+    insist(writer->world, &writer->diagnostics);
+    if (!writer->listed) {
+        list_files(writer);
+        return;
+    }
+    free(writer->manifest.files);
+    writer->begun = false;
+    if (writer->keep > 0) prune(writer->world, writer->execution->program, writer->directory, writer->keep);
+}
+
+void checkpoint_finish(CheckpointWriter *writer)
+{
+    while (writer->begun) {
+        while (checkpoint_is_being_written(writer)) world_sleep_until(writer->world, monotonic_seconds() + file_pause);
+        checkpoint_advance(writer);
+    }
 }
 
 void checkpoint_save_only(World *world, const Execution *execution, const char *directory, CheckpointManifest manifest)
 {
-    checkpoint_save(world, execution, directory, manifest, 0);
+    CheckpointWriter writer = {.world = world, .execution = execution};
+    checkpoint_begin(&writer, directory, manifest, 0);
+    checkpoint_finish(&writer);
     if (world->rank == world->first_here) checkpoint_remove_others(directory, manifest.step);
 }
+
+/* ---- Resuming ---- */
 
 static bool check_model(const SkyProgram *program, const CheckpointManifest *manifest, const char *directory,
                         Diagnostics *diagnostics)

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 
-enum { ASKS_SAVE = 1, ASKS_TERM = 2, ASKS_INT = 4, MOST_NAMED = 28 };
-#define ASKS_SITE (8u) /* set by the first site if it asked; the next bits are those of the other sites */
+enum { ASKS_SAVE = 1, ASKS_TERM = 2, ASKS_INT = 4, WRITES = 8, MOST_NAMED = 27 };
+#define ASKS_SITE (16u) /* set by the first site if it asked; the next bits are those of the other sites */
 
 /* One Ctrl-C may arrive twice: from the terminal and from a launcher. */
 static const double same_interrupt = 0.2;
@@ -43,7 +43,7 @@ void interrupts_ignore(void)
 void interrupts_open(Interrupts *interrupts, World *world)
 {
     *interrupts = (Interrupts){.world = world};
-    interrupts_tell(interrupts);
+    interrupts_tell(interrupts, false);
 }
 
 InterruptChoice interrupts_agree(Interrupts *interrupts)
@@ -52,7 +52,8 @@ InterruptChoice interrupts_agree(Interrupts *interrupts)
     uint32_t asked = interrupts->asked;
     int site = 0;
     while (site < MOST_NAMED && !(asked & ASKS_SITE << site)) site++;
-    return (InterruptChoice){.save = asked != 0,
+    return (InterruptChoice){.save = asked & (ASKS_SAVE | ASKS_TERM | ASKS_INT),
+                             .writing = asked & WRITES,
                              .end = asked & ASKS_TERM  ? SIGTERM
                                     : asked & ASKS_INT ? SIGINT
                                                        : 0,
@@ -61,12 +62,13 @@ InterruptChoice interrupts_agree(Interrupts *interrupts)
 
 void interrupts_saved(void) { asked_here &= ~(uint32_t)ASKS_SAVE; }
 
-void interrupts_tell(Interrupts *interrupts)
+void interrupts_tell(Interrupts *interrupts, bool writing)
 {
     interrupts->asked = asked_here;
     asked_here &= ~interrupts->asked | ASKS_TERM | ASKS_INT;
     int site = world_site(interrupts->world);
     if (interrupts->asked && site >= 0 && site < MOST_NAMED) interrupts->asked |= ASKS_SITE << site;
+    if (writing) interrupts->asked |= WRITES;
     world_unite(interrupts->world, &interrupts->asked, &interrupts->pending);
 }
 

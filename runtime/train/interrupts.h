@@ -14,8 +14,9 @@ typedef struct Interrupts {
 /* What was agreed on. */
 typedef struct InterruptChoice {
     bool save;
-    int end;  /* SIGTERM, SIGINT, or 0: training goes on */
-    int site; /* the first that asked; -1: unknown, or there is one alone */
+    bool writing; /* some rank's part of a checkpoint was not complete */
+    int end;      /* SIGTERM, SIGINT, or 0: training goes on */
+    int site;     /* the first that asked; -1: unknown, or there is one alone */
 } InterruptChoice;
 
 /* In the process that works. While *step is 0 there is nothing to save, and a signal ends the run at once. So does the
@@ -30,8 +31,8 @@ void interrupts_open(Interrupts *interrupts, World *world);
 InterruptChoice interrupts_agree(Interrupts *interrupts);
 /* After a checkpoint: what signals asked for so far is done. Call it between agree and the next step. */
 void interrupts_saved(void);
-/* Posts this rank's part of the next agreement. */
-void interrupts_tell(Interrupts *interrupts);
+/* Posts this rank's part of the next agreement; `writing`: its part of a checkpoint is not complete. */
+void interrupts_tell(Interrupts *interrupts, bool writing);
 void interrupts_close(Interrupts *interrupts);
 
 #endif

@@ -110,11 +110,13 @@ static CheckpointManifest describe(const Training *t)
     return manifest;
 }
 
-static void save(Training *t)
+/* `whole`: the checkpoint is complete afterwards; else it may be completed after later steps. */
+static void save(Training *t, bool whole)
 {
-    if (t->saved_step == t->step) return;
-    checkpoint_save(t->world, &t->execution, t->options->checkpoint, describe(t), t->options->keep);
+    checkpoint_finish(&t->writer);
+    if (t->saved_step != t->step) checkpoint_begin(&t->writer, t->options->checkpoint, describe(t), t->options->keep);
     t->saved_step = t->step;
+    if (whole) checkpoint_finish(&t->writer);
 }
 
 /* Acts on a new value of the watched metric, which rank 0 knows. */
@@ -170,13 +172,15 @@ static bool finish_between(Training *t, double loss)
     step_clock_leave(clock, before);
     last = last || watch_is_over(&t->watch);
     bool stops = t->step == options->stop_after;
-    if (options->checkpoint && (last || stops || due || choice.save)) {
-        step_clock_enter(clock, PART_CHECKPOINT);
-        save(t);
+    bool ends = last || stops || t->ended_by;
+    step_clock_enter(clock, PART_CHECKPOINT);
+    if (!choice.writing) checkpoint_advance(&t->writer);
+    if (options->checkpoint && (ends || due || choice.save)) {
+        save(t, ends || choice.save);
         interrupts_saved();
-        step_clock_leave(clock, before);
     }
-    return last || stops || t->ended_by;
+    step_clock_leave(clock, before);
+    return ends;
 }
 
 /* Of the step that was just run. */
@@ -207,7 +211,7 @@ static void run_steps(Training *t)
         if (t->speaks) progress_step(&t->progress, t->step, loss, learning_rate, count_tokens(t));
         step_clock_enter(&t->world->clock, PART_MESSAGES);
         stop = finish_between(t, loss);
-        if (!stop) interrupts_tell(&t->interrupts);
+        if (!stop) interrupts_tell(&t->interrupts, checkpoint_is_being_written(&t->writer));
         if (t->speaks) progress_start_step(&t->progress);
         step_clock_enter(&t->world->clock, PART_REST);
         trace_step(&t->trace, &t->world->clock, t->step);

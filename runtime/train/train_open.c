@@ -79,6 +79,7 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
     const char *events = getenv("SKYCC_TRACE_EVENTS");
     t->trace = (Trace){.enabled = t->options->trace != NULL, .most = events ? strtoul(events, NULL, 10) : 0};
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
+    checkpoint_writer_open(&t->writer, t->world, &t->execution, t->options->checkpoint_every, diagnostics);
     gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
     execution_exempt_from_decay(&t->execution, t->options->no_decay);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
@@ -249,6 +250,7 @@ bool training_open(Training *t, const char *directory, Diagnostics *diagnostics,
 
 void training_close(Training *t)
 {
+    checkpoint_writer_close(&t->writer);
     if (t->gradients.world) gradients_close(&t->gradients);
     if (t->pipeline.world) pipeline_close(&t->pipeline);
     if (t->execution.stages) execution_close(&t->execution);

@@ -28,6 +28,7 @@ typedef struct Training {
     Pipeline pipeline;
     Gradients gradients;
     Interrupts interrupts;
+    CheckpointWriter writer;
     Trace trace;
     Progress progress; /* rank 0 */
     DataOrder order;

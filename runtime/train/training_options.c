@@ -215,7 +215,11 @@ static const Option rows[] = {
          "refused after some seconds. If the two runs have no host in common, this needs a file system that shares "
          "locks, such as NFS."},
     {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every), .agreed = true,
-     .help = "and after every N steps"},
+     .help = "and after every N steps",
+     .detail =
+         "And after every _N_ steps. Training goes on while such a checkpoint is written, from a copy, if the memory "
+         "limit of every device leaves room for it: values and optimiser states once more. It is complete a few "
+         "steps later. Without that room training waits for it, as it does at the end."},
     {"keep", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(keep), .agreed = true,
      .help = "keep only the N newest checkpoints", .detail = "Keep only the _N_ newest checkpoints, on every host."},
     {"resume", 0, NULL, TRAIN, OPTION_FLAG, FIELD(resume), .agreed = true,

@@ -191,6 +191,41 @@ static void resuming_continues_under_another_plan(void **state)
     free(expected);
 }
 
+/* Seconds of checkpoints in the steps of a trace but the last one. */
+static double seconds_of_checkpoints(const char *path, int64_t last)
+{
+    Diagnostics diagnostics = {0};
+    json_t *trace = json_read(path, &diagnostics), *event;
+    size_t index;
+    double seconds = 0;
+    json_array_foreach(json_object_get(trace, "traceEvents"), index, event)
+    {
+        json_t *args = json_object_get(event, "args");
+        if (json_integer_value(json_object_get(event, "pid")) == 0 &&
+            json_integer_value(json_object_get(args, "step")) != last)
+            seconds += 1e-6 * json_number_value(json_object_get(json_object_get(args, "parts"), "checkpoint"));
+    }
+    json_decref(trace);
+    return seconds;
+}
+
+/* A disk that takes 0.2 s for a file delays the last step only; without room for a copy, every step that saves. */
+static void checkpoints_are_written_while_training_goes_on(void **state)
+{
+    (void)state;
+    const char *options = "--data data --steps 30 --checkpoint-every 10 --keep 2 --trace trace --checkpoint";
+    char blocking[128], background[128];
+    snprintf(blocking, sizeof blocking, "%s blocking", options);
+    snprintf(background, sizeof background, "%s background", options);
+    assert_int_equal(train("0,1", "TOY_WORK=0.08 TOY_SLOW_DISK=0.2 TOY_SPARE=0", blocking), 0);
+    assert_true(seconds_of_checkpoints("trace", 30) > 0.7);
+    assert_int_equal(train("0,1", "TOY_WORK=0.08 TOY_SLOW_DISK=0.2", background), 0);
+    assert_true(seconds_of_checkpoints("trace", 30) < 0.35);
+    must_run("diff -r blocking background");
+    must_run("ls background");
+    assert_string_equal(printed, "step-00000020\nstep-00000030\n");
+}
+
 static void an_incomplete_checkpoint_does_not_exist(void **state)
 {
     (void)state;
@@ -388,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_full_trace_says_so),
         cmocka_unit_test(an_emulation_without_enough_cores_says_so),
         cmocka_unit_test(resuming_continues_under_another_plan),
+        cmocka_unit_test(checkpoints_are_written_while_training_goes_on),
         cmocka_unit_test(an_incomplete_checkpoint_does_not_exist),
         cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
         cmocka_unit_test(every_host_removes_its_old_checkpoints),

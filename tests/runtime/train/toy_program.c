@@ -14,6 +14,8 @@
  *   TOY_LINK     latency of every emulated link, and seconds a message occupies it
  *   TOY_HOST     name of the host that the runtime is told, in which % stands for the rank
  *   TOY_WORK     seconds of processor time that every update takes
+ *   TOY_SPARE    bytes that copies of what checkpoints save may have
+ *   TOY_SLOW_DISK  seconds that it takes to write a file through
  *   TOY_RANK     instead of the launcher's rank number */
 #include <math.h>
 #include <pthread.h>
@@ -22,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -529,6 +532,14 @@ static void misbehave_early(void)
     while (strcmp(fault_kind, "hang-early") == 0) pause();
 }
 
+/* In place of the C library's: a disk that takes TOY_SLOW_DISK seconds. */
+int fsync(int descriptor)
+{
+    double seconds = atof(setting("TOY_SLOW_DISK", "0"));
+    if (seconds > 0) usleep((useconds_t)(1e6 * seconds));
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
 __attribute__((constructor)) static void build(void)
 {
     static SkyStage mine[MAX_STAGES];
@@ -557,6 +568,7 @@ __attribute__((constructor)) static void build(void)
                             .loss_is_summed = 1,
                             .total_parameter_count = LAYERS,
                             .seed = 7,
+                            .spare_bytes = (uint64_t)atof(setting("TOY_SPARE", "1e9")),
                             .slowdown = atof(setting("TOY_SLOWDOWN", "1")),
                             .stages = mine,
                             .instructions = instructions,
