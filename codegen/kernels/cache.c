@@ -1,7 +1,6 @@
 #include "codegen/kernels/cache.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <llvm-c/Core.h>
 #include <stdlib.h>
@@ -11,37 +10,16 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "base/user_cache.h"
 #include "kernel_sources.h"
 
 static const int64_t DEFAULT_LIMIT = 256 << 20;
-
-const char *cache_default_directory(Arena *arena)
-{
-    const char *own = getenv("SKYCC_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (own) return *own ? arena_string(arena, own) : NULL;
-    if (cache && *cache) return arena_format(arena, "%s/skycc", cache);
-    return home && *home ? arena_format(arena, "%s/.cache/skycc", home) : NULL;
-}
 
 bool cache_default_limit(int64_t *bytes)
 {
     const char *own = getenv("SKYCC_CACHE_SIZE");
     *bytes = DEFAULT_LIMIT;
     return !own || units_parse_bytes(own, bytes);
-}
-
-static bool make_directories(const char *path)
-{
-    char *partial = memory_allocate(strlen(path) + 1);
-    strcpy(partial, path);
-    for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(partial, 0700); /* what is wrong shows in the end */
-        *slash = '/';
-    }
-    bool made = mkdir(partial, 0700) == 0 || errno == EEXIST;
-    free(partial);
-    return made;
 }
 
 /* Whether nobody else may put objects there, which would be linked. */
@@ -61,7 +39,7 @@ static bool is_safe(const char *directory, Diagnostics *diagnostics)
 void cache_open(Cache *cache, const char *directory, const Target *target, Diagnostics *diagnostics)
 {
     *cache = (Cache){0};
-    if (!directory || !make_directories(directory) || !is_safe(directory, diagnostics)) return;
+    if (!directory || !user_cache_create(directory) || !is_safe(directory, diagnostics)) return;
     unsigned version[3];
     LLVMGetVersion(&version[0], &version[1], &version[2]);
     cache->directory = directory;

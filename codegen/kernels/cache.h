@@ -7,9 +7,6 @@
 #include "base/buffer.h"
 #include "codegen/kernels/target.h"
 
-/* $SKYCC_CACHE, else skycc in $XDG_CACHE_HOME or in ~/.cache; NULL if there is none or $SKYCC_CACHE is empty. */
-const char *cache_default_directory(Arena *arena);
-
 /* What SKYCC_CACHE_SIZE says if that is set, else 256 MiB. 0: no limit. False if it is set to no size. */
 bool cache_default_limit(int64_t *bytes);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "base/user_cache.h"
 #include "codegen/kernels/amx_gemm.h"
 #include "codegen/kernels/cache.h"
 #include "codegen/kernels/coding.h"
@@ -214,7 +215,7 @@ static void compile_queued(void *context, int thread, int threads)
 
 KernelCacheOptions kernel_cache_defaults(Arena *arena)
 {
-    KernelCacheOptions options = {.cache_directory = cache_default_directory(arena)};
+    KernelCacheOptions options = {.cache_directory = user_cache_directory(arena)};
     options.cache_limit_invalid = !cache_default_limit(&options.cache_limit);
     return options;
 }

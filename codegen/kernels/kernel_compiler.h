@@ -39,7 +39,7 @@ typedef struct KernelCacheOptions {
     bool cache_limit_invalid;    /* the limit is the default one because what the user set is none: warned of */
 } KernelCacheOptions;
 
-/* Objects are kept where cache_default_directory of codegen/kernels/cache.h says, and as many as cache_default_limit
+/* Objects are kept where user_cache_directory says, and as many as cache_default_limit
  * does. */
 KernelCacheOptions kernel_cache_defaults(Arena *arena);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "runtime/storage/data_origin.h"
+#include "runtime/storage/hash_cache.h"
 
 /* Reports an error in a tensor of the file, or in the file (NULL). Returns false. */
 static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
@@ -247,6 +248,39 @@ static Hash hash_tensor(const Dataset *dataset, const SkyTensor *input)
     return hash;
 }
 
+/* Under which the hash of the tensor is kept, if it was found valid; false if its elements are not those of a file. */
+static bool key_of(const Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const SafeTensor *tensor,
+                   Hash *key)
+{
+    const MappedFile *file = &dataset->file.file;
+    const unsigned char *data = tensor->data; /* labels that were numbered anew are elsewhere */
+    if (file->in_memory || dataset->descriptor < 0 || data < file->bytes || data >= file->bytes + file->size)
+        return false;
+    const int64_t fields[] = {tensor->dtype, input->dtype, shape_elements(&tensor->shape), input->value_limit};
+    Hash reading = hash_bytes(fields, sizeof fields);
+    for (const SkyLabels *l = NULL; (l = labels_of_input(program, input->name, l));) {
+        const int64_t of_labels[] = {l->kind, l->ignore_index, l->classes};
+        reading = hash_extend(reading, of_labels, sizeof of_labels);
+    }
+    *key = hash_cache_key(dataset->descriptor, (size_t)(data - file->bytes), reading);
+    return true;
+}
+
+/* Checks and hashes all elements, unless that was done before and the file is still the same. */
+static bool read_whole(Dataset *dataset, const SkyProgram *program, const SkyTensor *input, const SafeTensor *tensor,
+                       Diagnostics *diagnostics)
+{
+    Hash key, content;
+    bool kept = key_of(dataset, program, input, tensor, &key);
+    if (!kept || !hash_cache_find(key, &content)) {
+        if (!check_values(dataset->path, program, input, tensor, diagnostics)) return false;
+        content = hash_tensor(dataset, input);
+        if (kept) hash_cache_keep(dataset->descriptor, key, content);
+    }
+    dataset->read[dataset->read_count++] = (DatasetTensor){input, content};
+    return true;
+}
+
 static bool check_input(Dataset *dataset, const char *path, const SkyProgram *program, const SkyTensor *input,
                         Diagnostics *diagnostics)
 {
@@ -269,9 +303,7 @@ static bool check_input(Dataset *dataset, const char *path, const SkyProgram *pr
                             dataset->rows ? "too many rows" : "no rows");
     for (const SkyLabels *l = NULL; (l = labels_of_input(program, input->name, l));)
         dataset->labels[l - program->labels] = tensor;
-    if (!check_values(path, program, input, tensor, diagnostics)) return false;
-    dataset->read[dataset->read_count++] = (DatasetTensor){input, hash_tensor(dataset, input)};
-    return true;
+    return read_whole(dataset, program, input, tensor, diagnostics);
 }
 
 /* The hash of pages at equal distances, including the first and the last. */

@@ -17,8 +17,10 @@
 #include "runtime/program/step.h"
 #include "runtime/storage/data_order.h"
 #include "runtime/storage/dataset.h"
+#include "runtime/storage/hash_cache.h"
 #include "runtime/storage/parameters.h"
 #include "runtime/train/training_options.h"
+#include "tests/common/command.h"
 #include "tests/common/scratch.h"
 
 /* ---- Schedules and scalars ---- */
@@ -116,6 +118,40 @@ static void every_epoch_uses_each_row_once(void **state)
     data_order_close(&order);
     assert_int_equal(data_order_batches(ROWS, BATCH), 5);
     assert_int_equal(data_order_batches(2, BATCH), 1);
+}
+
+static void hashes_are_kept_while_a_file_is_the_same(void **state)
+{
+    (void)state;
+    Hash found, hash = hash_bytes("a hash", 6), reading = hash_bytes("u8", 2);
+    setenv("SKYCC_CACHE", "kept/cache", 1);
+    FILE *file = fopen("hashed", "w+");
+    assert_true(file && fputs("content", file) >= 0 && fflush(file) == 0);
+    int descriptor = fileno(file);
+    Hash key = hash_cache_key(descriptor, 3, reading), other = hash_cache_key(descriptor, 4, reading);
+    assert_false(hash_cache_find(key, &found));
+    hash_cache_keep(descriptor, key, hash); /* too soon after the file was written */
+    assert_false(hash_cache_find(key, &found));
+    sleep(3);
+    hash_cache_keep(descriptor, key, hash);
+    assert_true(hash_cache_find(key, &found) && hash_equal(found, hash));
+    assert_false(hash_cache_find(other, &found));
+    assert_true(hash_equal(hash_cache_key(descriptor, 3, reading), key));
+    assert_int_equal(run("chmod 600 hashed"), 0); /* changes ctime alone */
+    assert_false(hash_equal(hash_cache_key(descriptor, 3, reading), key));
+    assert_int_equal(run("truncate -s -1 kept/cache/data/*"), 0);
+    assert_false(hash_cache_find(key, &found));
+    hash_cache_keep(descriptor, key, hash); /* the file was changed just now */
+    assert_false(hash_cache_find(key, &found));
+    assert_int_equal(run("chmod 777 kept/cache/data"), 0); /* anybody may put hashes there */
+    sleep(3);
+    hash_cache_keep(descriptor, key, hash);
+    assert_false(hash_cache_find(key, &found));
+    setenv("SKYCC_CACHE", "/dev/null/none", 1); /* no folder is no error */
+    hash_cache_keep(descriptor, key, hash);
+    assert_false(hash_cache_find(key, &found));
+    unsetenv("SKYCC_CACHE");
+    fclose(file);
 }
 
 /* A program that reads `ids` [2,3] and `labels` [2] of the given types. */
@@ -682,6 +718,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(learning_rates_rise_and_fall),
         cmocka_unit_test(step_scalars_have_two_groups),
         cmocka_unit_test(every_epoch_uses_each_row_once),
+        cmocka_unit_test(hashes_are_kept_while_a_file_is_the_same),
         cmocka_unit_test(rows_are_converted),
         cmocka_unit_test(values_that_do_not_fit_are_refused),
         cmocka_unit_test(labels_weigh_what_their_kind_says),

@@ -36,7 +36,8 @@ def count(folder, steps, library, options):
     counts = f"{folder}/counts"
     if os.path.exists(counts):
         os.remove(counts)
-    environment = {**os.environ, "LD_PRELOAD": library, "COUNT_ALLOCATIONS": counts}
+    # No cache: the first start would keep the data's hashes, and later ones find them.
+    environment = {**os.environ, "LD_PRELOAD": library, "COUNT_ALLOCATIONS": counts, "SKYCC_CACHE": ""}
     command = ["mpiexec.mpich", "-configfile", f"{folder}/out/run.mpi"]
     environment["SKYCC_OPTIONS"] = f"--data {folder}/data --steps {steps} --quiet --log {folder}/log {options}"
     silence, keep_open = os.pipe()  # mpiexec fails if its input ends when the programs have ended
