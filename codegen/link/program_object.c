@@ -89,7 +89,7 @@ struct Record {
     X##_ARRAY(T, in send_backward, tensor, in send_backward_count) \
     X##_PLAIN(T, in receive_forward_count) X##_PLAIN(T, in send_forward_count) \
     X##_PLAIN(T, in receive_backward_count) X##_PLAIN(T, in send_backward_count) LOCATION_FIELDS(X, T, in loss.) \
-    X##_PLAIN(T, in space_bytes) X##_PLAIN(T, in thread_scratch_bytes) \
+    X##_PLAIN(T, in space_bytes) X##_PLAIN(T, in thread_scratch_bytes) X##_PLAIN(T, in planned_s) \
     X##_BYTES(T, in constants, in space_bytes[SKY_SPACE_CONSTANT])
 
 #define INSTRUCTION_FIELDS(X, T, in) \

@@ -158,7 +158,13 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     program->spare_bytes = limit == COSTS_NO_LIMIT ? UINT64_MAX : limit > taken ? (uint64_t)(limit - taken) : 0;
 
     SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
-    for (int i = 0; i < planned->stage_count; i++) stages[i] = pipeline->stages[planned->stages[i]].stage;
+    for (int i = 0; i < planned->stage_count; i++) {
+        const PlanStage *stage = &plan->stages[planned->stages[i]];
+        const int64_t nanoseconds[SKY_LIST_COUNT] = {stage->forward_ns, stage->backward_ns - stage->weight_gradient_ns,
+                                                     stage->weight_gradient_ns, stage->update_ns};
+        stages[i] = pipeline->stages[planned->stages[i]].stage;
+        for (int list = 0; list < SKY_LIST_COUNT; list++) stages[i].planned_s[list] = (double)nanoseconds[list] * 1e-9;
+    }
     program->stages = stages;
     program->stage_count = (uint32_t)planned->stage_count;
     program->lines_vary = true;

@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 17, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 18, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -189,6 +189,7 @@ typedef struct SkyStage {
     SkyLocation loss;                      /* float32: the micro-batch's share; in the slot */
     uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot; block: of one thread */
     uint64_t thread_scratch_bytes;
+    double planned_s[SKY_LIST_COUNT]; /* of each list: of a micro-batch, of the update; 0: no plan says */
     const void *constants;
 } SkyStage;
 

@@ -214,6 +214,7 @@ static void run_steps(Training *t)
         if (!stop) interrupts_tell(&t->interrupts, checkpoint_is_being_written(&t->writer));
         if (t->speaks) progress_start_step(&t->progress);
         step_clock_enter(&t->world->clock, PART_REST);
+        step_parts_add(&t->parts, &t->world->clock);
         trace_step(&t->trace, &t->world->clock, t->step);
     }
     interrupts_close(&t->interrupts);
@@ -230,6 +231,7 @@ static bool run(Training *t, const char *directory, int *exit_code)
     if (t->options->emulate) emulation_report(t->world, t->pipeline.emulated, t->execution.threads, &t->progress);
     const double *planned = t->program->predicted_step_s;
     if (t->speaks) progress_close(&t->progress, planned ? *planned : 0, &diagnostics);
+    step_cause_say(t->world, t->program, &t->parts, &t->progress);
     training_say_end(t, &diagnostics);
     if (!world_agree(t->world, &diagnostics, exit_code)) return false;
     if (t->ended_by) *exit_code = 128 + t->ended_by;

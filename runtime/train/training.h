@@ -11,6 +11,7 @@
 #include "runtime/train/interrupts.h"
 #include "runtime/train/labelled_rows.h"
 #include "runtime/train/progress.h"
+#include "runtime/train/step_cause.h"
 #include "runtime/train/training_options.h"
 #include "runtime/train/watch.h"
 
@@ -31,6 +32,7 @@ typedef struct Training {
     CheckpointWriter writer;
     Trace trace;
     Progress progress; /* rank 0 */
+    StepParts parts;
     DataOrder order;
     DataCursor cursor;
     uint64_t seed;

@@ -28,6 +28,26 @@ static char *metrics_of(const char *log)
     return strdup(printed);
 }
 
+/* Updates that take 60 ms instead of 4 on each of two ranks, and steps that are as planned but for a few percent. */
+static void the_largest_cause_of_another_step_time_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
+    assert_printed("Largest cause: waiting for messages of stage ");
+    assert_printed(" s a step instead of 0.400 s\n");
+    setenv("TOY_WORK", "0.06", 1);
+    setenv("TOY_PLANNED", "0.02", 1);
+    assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
+    assert_printed("Largest cause: update of stage ");
+    assert_printed(" on toy took 0.");
+    assert_printed(" s a step instead of 0.00400 s\n");
+    setenv("TOY_PLANNED", "0", 1);
+    assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
+    assert_null(strstr(printed, "Largest cause"));
+    unsetenv("TOY_WORK");
+    unsetenv("TOY_PLANNED");
+}
+
 static void metrics_do_not_depend_on_the_cut(void **state)
 {
     (void)state;
@@ -145,6 +165,7 @@ static void what_cannot_be_measured_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_largest_cause_of_another_step_time_is_named),
         cmocka_unit_test(metrics_do_not_depend_on_the_cut),
         cmocka_unit_test(the_best_is_kept),
         cmocka_unit_test(patience_ends_a_run_in_parts_as_one_run),

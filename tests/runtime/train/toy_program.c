@@ -13,6 +13,7 @@
  *   TOY_SLOWDOWN emulated slowdown of every rank      TOY_INITIAL   file with the embedding's initial value
  *   TOY_LINK     latency of every emulated link, and seconds a message occupies it
  *   TOY_HOST     name of the host that the runtime is told, in which % stands for the rank
+ *   TOY_PLANNED  seconds that a step takes in the plan; a fifth of them in every update
  *   TOY_WORK     seconds of processor time that every update takes
  *   TOY_SPARE    bytes that copies of what checkpoints save may have
  *   TOY_SLOW_DISK  seconds that it takes to write a file through
@@ -543,12 +544,13 @@ int fsync(int descriptor)
 __attribute__((constructor)) static void build(void)
 {
     static SkyStage mine[MAX_STAGES];
-    static const double predicted = 0.5;
+    static double predicted;
     static SkyLink links[MAX_STAGES];
     const char *text = setting("TOY_STAGES", "0"), *rank = setting("TOY_RANK", setting("PMI_RANK", "0"));
     SkyProgram *program = &toy_program;
     int fault_rank = -1;
     update_work = atof(setting("TOY_WORK", "0"));
+    predicted = atof(setting("TOY_PLANNED", "0.5"));
     uint32_t ranks = 0;
     for (char *end; *text && stage_total < MAX_STAGES; text = *end ? end + 1 : end) {
         stage_rank[stage_total] = (uint32_t)strtoul(text, &end, 10);
@@ -598,6 +600,7 @@ __attribute__((constructor)) static void build(void)
     }
     for (int s = 0; s < stage_total; s++) build_stage(s);
     schedule(program, strcmp(setting("TOY_SCHEDULE", "1f1b"), "gpipe") == 0);
+    for (int s = 0; s < stage_total; s++) stages[s].planned_s[SKY_LIST_UPDATE] = predicted / 5;
     for (int s = 0; s < stage_total; s++)
         if (stage_rank[s] == program->rank) mine[program->stage_count++] = stages[s];
 }
