@@ -23,6 +23,7 @@ typedef struct Finetuning {
     const char *run, *part; /* `part`: where the current seed's files are */
     int64_t seeds;
     bool changed; /* programs are made anew */
+    bool trained; /* there may be a checkpoint to go on from */
     Settings settings;
     SingleCommands commands; /* of the current seed */
 } Finetuning;
@@ -60,7 +61,7 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
     return remove(path);
 }
 
-/* What a former run left. Other files in the directory stay. */
+/* What a former run left, or this one if it fails before it trains. Other files in the directory stay. */
 static void remove_run(Finetuning *finetuning)
 {
     static const char *const made[] = {"settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml", "data",
@@ -73,6 +74,7 @@ static void remove_run(Finetuning *finetuning)
         const char *part = arena_format(arena, "%s/seed-%lld", finetuning->run, (long long)s);
         if (access(part, F_OK) == 0) nftw(part, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
+    rmdir(finetuning->run); /* unless it holds something else */
 }
 
 /* --force removes the former run: it must not hold what this one reads. */
@@ -150,7 +152,8 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
     if (diagnostics->errors) return false;
     Arena arena = {0};
     diagnostics_error(diagnostics, code, PLACE_FILE(finetuning->run),
-                      arena_format(&arena, "go on with skycc finetune --resume %s", finetuning->run),
+                      code > EXIT_USAGE ? arena_format(&arena, "go on with skycc finetune --resume %s", finetuning->run)
+                                        : NULL,
                       code >= 128 ? "training was interrupted" : "training failed");
     arena_free(&arena);
     return false;
@@ -162,7 +165,9 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
     for (int i = 0; ok && i < finetuning->commands.count; i++) {
         const SingleCommand *command = &finetuning->commands.items[i];
         if (command->makes && access(command->makes, F_OK) == 0) continue;
-        ok = is_training(command) ? train(finetuning, command, diagnostics) : run_single(command, false, diagnostics);
+        bool trains = is_training(command);
+        ok = trains ? train(finetuning, command, diagnostics) : run_single(command, false, diagnostics);
+        finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
         command_fit_hints(COMMAND_FINETUNE, diagnostics);
         diagnostics_print(diagnostics, stderr); /* warnings now, not after training */
@@ -247,19 +252,13 @@ static void print_script(Finetuning *finetuning)
 }
 
 /* -d and --without: programs for other devices. */
-static void change_devices(Finetuning *finetuning)
+static bool change_devices(Finetuning *finetuning, Diagnostics *diagnostics)
 {
-    const Options *options = finetuning->options;
-    Settings *settings = &finetuning->settings;
-    if (!options->plan.cluster && !options->plan.without.count) return;
-    char *cluster = options->plan.cluster ? realpath(options->plan.cluster, NULL) : NULL;
-    if (options->plan.cluster) settings_set(settings, SETTING_CLUSTER, cluster ? cluster : options->plan.cluster, NULL);
-    const char *list = "";
-    for (size_t i = 0; i < options->plan.without.count; i++)
-        list = arena_format(&settings->arena, "%s%s%s", list, i ? "\n" : "", options->plan.without.items[i]);
-    settings_set(settings, SETTING_WITHOUT, list, NULL);
-    finetuning->changed = true;
-    free(cluster);
+    const PlanModelOptions *plan = &finetuning->options->plan;
+    const char *former = finetuning->settings.of[SETTING_CLUSTER].value;
+    const char *cluster = plan->cluster ? plan->cluster : former && former[0] == '/' ? former : NULL;
+    finetuning->changed = plan->cluster || plan->without.count;
+    return !finetuning->changed || finetune_decide_devices(&finetuning->settings, cluster, &plan->without, diagnostics);
 }
 
 static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
@@ -271,9 +270,8 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
         if (wanted.source)
             return usage_error(diagnostics, "change devices with -d and --without; all else stays as it was decided",
                                "--resume takes no model and no table");
-        if (!settings_read(&finetuning->settings, wanted.resume, diagnostics)) return false;
-        change_devices(finetuning);
-        return true;
+        return settings_read(&finetuning->settings, wanted.resume, diagnostics) &&
+               change_devices(finetuning, diagnostics);
     }
     if (!wanted.source || !wanted.tables.count)
         return usage_error(diagnostics, "skycc finetune --help shows examples",
@@ -338,6 +336,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
                  model_card_write(&finetuning.settings, finetuning.run, diagnostics);
             report(&finetuning, ok ? RUN_ENDED : RUN_BROKE_OFF);
         }
+        if (!ok && !finetuning.trained && !options->finetune.resume) remove_run(&finetuning);
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
         if (ok) print_next(&finetuning);
     }

@@ -5,7 +5,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/parts.h"
+#include "cluster/cluster.h"
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/task.h"
 
@@ -214,25 +217,59 @@ const char *finetune_this_machine(Settings *settings)
                         kilobytes / 1024 * 9 / 10);
 }
 
-static void decide_devices(Decision *decision)
+/* Hosts other than this one, a line each. */
+static const char *other_hosts(Settings *settings, const Cluster *cluster)
 {
-    const FinetuneOptions *options = decision->options;
-    const char *cluster = options->cluster ? absolute(decision->settings, options->cluster) : NULL;
-    set(CLUSTER, cluster ? cluster : "this machine", cluster ? NULL : "name other devices with -d CLUSTER.yaml");
-    set(WITHOUT, joined(decision->settings, options->without.items, options->without.count), NULL);
+    char own[256] = "";
+    const char *list = "";
+    gethostname(own, sizeof own - 1);
+    for (int d = 0; d < cluster->device_count; d++) {
+        const char *host = cluster->devices[d].host;
+        if (strcmp(host, "localhost") == 0 || strcmp(host, own) == 0 || text_has_part(list, host, "\n")) continue;
+        list = arena_format(&settings->arena, "%s%s%s", list, *list ? "\n" : "", host);
+    }
+    return list;
+}
+
+bool finetune_decide_devices(Settings *settings, const char *path, const TextList *without, Diagnostics *diagnostics)
+{
+    Cluster cluster = {.device_count = 0};
+    bool ok = !path || cluster_read(&cluster, path, diagnostics);
+    if (ok && cluster.site_count)
+        ok = usage_error(diagnostics,
+                         "skycc finetune ... --dry-run prints the single commands; docs/sites.md has the rest",
+                         "%s names sites, whose keys and data are their own", path);
+    if (ok) {
+        settings_set(settings, SETTING_CLUSTER, path ? absolute(settings, path) : "this machine",
+                     path ? NULL : "name other devices with -d CLUSTER.yaml");
+        settings_set(settings, SETTING_HOSTS, other_hosts(settings, &cluster), "skycc deploy copies what they need");
+        settings_set(settings, SETTING_WITHOUT, joined(settings, without->items, without->count), NULL);
+    }
+    cluster_free(&cluster);
+    return ok;
+}
+
+static bool check_rate(const FinetuneOptions *options, Diagnostics *diagnostics)
+{
+    char *end;
+    double rate = options->lr ? strtod(options->lr, &end) : 1;
+    return !options->lr || (end != options->lr && !*end && rate > 0 && rate < 1e30) ||
+           usage_error(diagnostics, "write a number, such as 2e-5", "--lr takes a learning rate, not '%s'",
+                       options->lr);
 }
 
 bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics)
 {
     Decision decided = {.options = options, .settings = settings}, *decision = &decided;
     set(FORMAT, RUN_FORMAT, NULL);
-    bool ok = source_model_read(&decision->model, options->source, options->tokenizer, &settings->arena, diagnostics);
+    bool ok = check_rate(options, diagnostics) &&
+              finetune_decide_devices(settings, options->cluster, &options->without, diagnostics) &&
+              source_model_read(&decision->model, options->source, options->tokenizer, &settings->arena, diagnostics);
     if (ok) set(MODEL, decision->model.path, "%s", decision->model.kind ? decision->model.kind : "an ONNX graph");
     ok = ok && decide_data(decision, diagnostics);
     if (ok) decide_head(decision);
     ok = ok && decide_length(decision, diagnostics) && decide_sets(decision, diagnostics);
     if (ok) {
-        decide_devices(decision);
         decide_batch(decision);
         decide_training(decision);
     }

@@ -22,6 +22,9 @@ typedef struct FinetuneOptions {
 
 /* Free the settings' arena in any case. */
 bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics);
+/* Sets the devices: a cluster file (NULL: this machine) and those of it that are left out. */
+bool finetune_decide_devices(Settings *settings, const char *cluster, const TextList *without,
+                             Diagnostics *diagnostics);
 /* The cluster file of a run on this machine alone, in the settings' arena. */
 const char *finetune_this_machine(Settings *settings);
 

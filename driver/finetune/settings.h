@@ -24,6 +24,7 @@
     X(HOLDOUT, "holdout")                                                                                              \
     X(TEST, "test")                                                                                                    \
     X(CLUSTER, "cluster")                                                                                              \
+    LIST(HOSTS, "hosts")                                                                                               \
     LIST(WITHOUT, "without")                                                                                           \
     X(BATCH, "batch")                                                                                                  \
     X(DIMENSIONS, "dimensions")                                                                                        \

@@ -157,6 +157,16 @@ static const char *evaluation_data(const Listing *listing)
     return file(listing, value(listing, SETTING_EVAL) ? EVALUATION : HELD_OUT);
 }
 
+/* To hosts other than this one. */
+static void deploy(const Listing *listing)
+{
+    const char *data[] = {file(listing, TRAIN), evaluation_data(listing)};
+    for (int i = 0; i < 2; i++) {
+        SingleCommand *command = begin(listing->commands, NULL);
+        add("deploy", part_file(listing, "programs"), "--data", data[i], "-q");
+    }
+}
+
 static void train(const Listing *listing)
 {
     SingleCommand *command = begin(listing->commands, NULL);
@@ -195,6 +205,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     tokenize_sets(&listing);
     import(&listing);
     compile(&listing);
+    if (value(&listing, SETTING_HOSTS)) deploy(&listing);
     train(&listing);
     export(&listing);
     evaluate(&listing, evaluation_data(&listing), "metrics.json");

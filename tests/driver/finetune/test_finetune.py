@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,38 @@ def check_existing():
     require(os.stat("run/log.csv").st_mtime_ns != before and setting("epochs") == '"1"', "--force replaces nothing")
 
 
+def check_mistakes():
+    """Each says what is wrong, where, and what to do, and leaves nothing."""
+    refused(1, "downloads nothing", "bert-base-uncased", "reviews.csv", "-o", "none")
+    refused(2, "--lr takes a learning rate", "model", "reviews.csv", "-o", "none", "--lr", "fast")
+    refused(2, "malformed item 'r=x'", "model", "reviews.csv", "-o", "none", "--lora", "r=x")
+    require("--dropout takes" in finetune("model", "reviews.csv", "-o", "none", "--dropout", "2", code=2), "dropout 2")
+    with open("small.yaml", "w") as file:
+        file.write("devices: [{name: here, memory: 100KiB}]\n")
+    refused(4, "would be enough", "model", "reviews.csv", "-o", "none", "-d", "small.yaml")
+    os.mkdir("pickled")
+    shutil.copy("model/config.json", "pickled")
+    shutil.copy("model/vocab.txt", "pickled")
+    open("pickled/pytorch_model.bin", "w").close()
+    refused(1, "pytorch_model.bin, a pickle", "pickled", "reviews.csv", "-o", "none")
+    write_table("typo-eval.csv", ["review", "kind"], [("The screen is great.", "goood")])
+    refused(1, "did you mean 'good'?", "model", "reviews.csv", "-o", "none", "--eval", "typo-eval.csv")
+    refused(2, "holds '", "run/model", "reviews.csv", "--force")
+    with open("remote.yaml", "w") as file:
+        file.write("devices: [{name: far, host: far.invalid, memory: 1GiB}]\n")
+    script = finetune("model", "reviews.csv", "-o", "none", "-d", "remote.yaml", "--dry-run")
+    require("skycc deploy none/programs --data none/data/train.safetensors" in script and "far.invalid" in script, script)
+    text = finetune("model", "reviews.csv", "-o", "long", "--max-length", "600", "--dry-run")
+    require("length        24   tokens per row" in text and "no more positions" in text, text)
+
+
+def check_lora():
+    finetune("model", "reviews.csv", "-o", "lora", "--lora", "r=4,alpha=8,targets=query,value", *TRAIN)
+    require(os.path.exists("lora/adapter/adapter_model.safetensors"), "no adapter")
+    require(predictions("lora", "--text", "great") == predictions("lora/model", "--text", "great"),
+            "the merged model predicts something else")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         os.chdir(scratch)
@@ -172,6 +205,8 @@ def main():
         check_evaluation()
         check_resuming()
         check_seeds()
+        check_mistakes()
+        check_lora()
         check_existing()
     sys.exit(failed())
 
