@@ -66,7 +66,7 @@ static void remove_run(Finetuning *finetuning)
 {
     static const char *const made[] = {"settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml", "data",
                                        "programs",      "checkpoints", "model",           "adapter",      "log.csv",
-                                       "metrics.json",  "test.json",   "report.html"};
+                                       "metrics.json",  "test.json",   "embedding.onnx",  "report.html"};
     Arena *arena = &finetuning->settings.arena;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         nftw(run_file(arena, finetuning->run, made[i]), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -199,8 +199,8 @@ static double read_metric(const char *path, const char *name, Diagnostics *diagn
 /* RUN/NAME of the best seed, as RUN has it after a single one. */
 static void link_best(const Finetuning *finetuning, const char *part)
 {
-    static const char *const names[] = {"model",   "model.onnx",   "adapter",  "checkpoints",
-                                        "log.csv", "metrics.json", "test.json"};
+    static const char *const names[] = {"model",       "model.onnx", "embedding.onnx", "adapter",
+                                        "checkpoints", "log.csv",    "metrics.json",   "test.json"};
     Arena arena = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *link = run_file(&arena, finetuning->run, names[i]);

@@ -35,6 +35,8 @@ bool run_options_complete(Options *completed, const Options *options, Settings *
     if (access(completed->checkpoint, F_OK) != 0)
         return input_error(diagnostics, run, "go on with it by skycc finetune --resume",
                            "has no checkpoint yet: training has not come so far");
+    const char *embedding = there(settings, run, "embedding.onnx");
+    if (embedding) completed->model = embedding, completed->checkpoint = NULL;
     if (!options->labels && settings_name_labels(settings))
         completed->labels = there(settings, run, "data/train.safetensors");
     if (!options->tokenizer) take_tokenizer(completed, settings, run);

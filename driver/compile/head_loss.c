@@ -22,6 +22,9 @@ bool head_loss(const OnnxModel *model, const char **loss, Diagnostics *diagnosti
     *loss = text && head_parse(text, &head) ? loss_of(&head) : NULL;
     return (head.kind != HEAD_MEAN && head.kind != HEAD_FIRST) ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(model->path),
-                             "compare two embeddings with --loss contrastive:A:B or cosine:A:B",
-                             "has an embedding as its output, which alone has no loss");
+                             head.pairs
+                                 ? "give --loss contrastive:embedding:embedding_2, or cosine:embedding:embedding_2"
+                                 : "import it with --head pairs:mean, which embeds two texts a row",
+                             head.pairs ? "has two embeddings, and several losses compare two"
+                                        : "has an embedding as its output, which alone has no loss");
 }

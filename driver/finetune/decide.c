@@ -82,7 +82,7 @@ static void decide_head(Decision *decision)
     case TASK_TOKENS: set(HEAD, text_of("tokcls:%zu", classes), NULL); break;
     case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
     case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
-    case TASK_PAIRS: set(HEAD, "embedding:mean", NULL); break;
+    case TASK_PAIRS: set(HEAD, "pairs:mean", "two texts through the same weights"); break;
     default: set(HEAD, "mlm", NULL);
     }
 }
@@ -133,8 +133,9 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     set(TOKENIZER, model->tokenizer, NULL);
     set(CASED, model->cased ? "true" : NULL, NULL);
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
-    uint32_t *lengths = table_survey_lengths(&decision->survey, &decision->options->tables, decision->options->encoding,
-                                             columns->texts, columns->text_count, tokenizer, diagnostics);
+    uint32_t *lengths =
+        table_survey_lengths(&decision->survey, &decision->options->tables, decision->options->encoding, columns->texts,
+                             columns->text_count, columns->task == TASK_PAIRS, tokenizer, diagnostics);
     decision->examples = decision->survey.rows;
     if (lengths && columns->task == TASK_ANSWERS)
         take_windows(decision, lengths);
@@ -181,6 +182,8 @@ static void decide_training(Decision *decision)
     int64_t batch = atoll(decision->settings->of[SETTING_BATCH].value);
     int64_t steps = ((int64_t)decision->train_rows + batch - 1) / batch;
     const double dropout = decision->model.dropout;
+    if (decision->columns.task == TASK_PAIRS)
+        set(LOSS, "contrastive:embedding:embedding_2", "the partner is told from all others of the batch");
     set(LORA, options->lora, "only low-rank branches and the head are trained");
     set(DROPOUT,
         options->dropout ? options->dropout

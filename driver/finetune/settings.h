@@ -28,6 +28,7 @@
     LIST(WITHOUT, "without")                                                                                           \
     X(BATCH, "batch")                                                                                                  \
     X(DIMENSIONS, "dimensions")                                                                                        \
+    X(LOSS, "loss")                                                                                                    \
     X(LORA, "lora")                                                                                                    \
     X(DROPOUT, "dropout")                                                                                              \
     X(EPOCHS, "epochs")                                                                                                \

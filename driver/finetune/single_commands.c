@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MODEL "model.onnx"
+#define EMBEDDING "embedding.onnx"
 #define TRAIN "data/train.safetensors"
 #define HELD_OUT "data/train.holdout.safetensors"
 #define EVALUATION "data/eval.safetensors"
@@ -146,6 +147,7 @@ static void compile(const Listing *listing)
     add("--optimizer",
         arena_format(&listing->settings->arena, "%s:lr=%s,weight_decay=%s", value(listing, SETTING_OPTIMIZER),
                      value(listing, SETTING_LR), value(listing, SETTING_WEIGHT_DECAY)));
+    add_setting(command, listing, NULL, SETTING_LOSS);
     add_setting(command, listing, NULL, SETTING_CLIP);
     add_setting(command, listing, NULL, SETTING_DROPOUT);
     add_setting(command, listing, NULL, SETTING_LORA);
@@ -196,6 +198,13 @@ static void export(const Listing *listing)
     if (value(listing, SETTING_LORA)) add("--adapter", part_file(listing, "adapter"));
 }
 
+/* The trained model, for single texts. */
+static void embed(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, NULL);
+    add("import", part_file(listing, "model"), "--head", "embedding:mean", "-q", "-o", part_file(listing, EMBEDDING));
+}
+
 void single_commands_list(SingleCommands *commands, Settings *settings, const char *run, const char *part,
                           uint64_t seed)
 {
@@ -208,6 +217,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     if (value(&listing, SETTING_HOSTS)) deploy(&listing);
     train(&listing);
     export(&listing);
+    if (is_task(&listing, "pairs")) return embed(&listing);
     evaluate(&listing, evaluation_data(&listing), "metrics.json");
     if (value(&listing, SETTING_TEST)) evaluate(&listing, file(&listing, TEST), "test.json");
 }

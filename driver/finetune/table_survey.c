@@ -178,31 +178,38 @@ void table_survey_free(TableSurvey *survey)
 typedef struct Lengths {
     Tokenizer *tokenizer;
     size_t columns[2], count;
+    bool apart; /* each text has a row of its own */
     TokenIds ids;
     uint32_t *items;
     size_t rows, capacity;
 } Lengths;
 
+static void encode_field(Lengths *lengths, TableField field, bool on_lines)
+{
+    json_t *list = on_lines || field.nested ? cell_list(field, on_lines ? "\n" : " ") : NULL;
+    char number[32];
+    for (size_t k = 0; k < json_array_size(list); k++) {
+        const char *word = cell_item(json_array_get(list, k), number);
+        if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
+    }
+    if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
+    json_decref(list);
+}
+
 static bool take_length(void *context, TableReader *reader, const size_t *at)
 {
     Lengths *lengths = context;
+    size_t tokens = 0, texts = lengths->apart ? 1 : lengths->count;
     lengths->ids.count = 0;
     for (size_t i = 0; i < lengths->count; i++) {
         size_t place = at[lengths->columns[i]];
-        if (place >= reader->field_count || !reader->fields[place].text) continue; /* tokenize reports it */
-        const TableField field = reader->fields[place];
-        bool on_lines = reader->format == TABLE_CONLL;
-        json_t *list = on_lines || field.nested ? cell_list(field, on_lines ? "\n" : " ") : NULL;
-        char number[32];
-        for (size_t k = 0; k < json_array_size(list); k++) {
-            const char *word = cell_item(json_array_get(list, k), number);
-            if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
-        }
-        if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
-        json_decref(list);
+        if (lengths->apart) lengths->ids.count = 0;
+        if (place < reader->field_count && reader->fields[place].text) /* else tokenize reports it */
+            encode_field(lengths, reader->fields[place], reader->format == TABLE_CONLL);
+        if (lengths->ids.count > tokens) tokens = lengths->ids.count;
     }
-    size_t frame = tokenizer_least_length(lengths->tokenizer, lengths->count > 1) - lengths->count;
-    array_push(lengths->items, lengths->rows, lengths->capacity, (uint32_t)(frame + lengths->ids.count));
+    size_t frame = tokenizer_least_length(lengths->tokenizer, texts > 1) - texts;
+    array_push(lengths->items, lengths->rows, lengths->capacity, (uint32_t)(frame + tokens));
     return true;
 }
 
@@ -213,9 +220,10 @@ static int ascending(const void *a, const void *b)
 }
 
 uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, const char *encoding,
-                               const char *const *columns, size_t count, Tokenizer *tokenizer, Diagnostics *diagnostics)
+                               const char *const *columns, size_t count, bool apart, Tokenizer *tokenizer,
+                               Diagnostics *diagnostics)
 {
-    Lengths lengths = {.tokenizer = tokenizer, .count = count};
+    Lengths lengths = {.tokenizer = tokenizer, .count = count, .apart = apart};
     for (size_t i = 0; i < count; i++)
         lengths.columns[i] = (size_t)(table_survey_column(survey, columns[i]) - survey->columns);
     TableSurvey again = {.columns = survey->columns, .count = survey->count};

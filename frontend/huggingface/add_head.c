@@ -182,12 +182,15 @@ static bool add(OnnxModel *model, const Encoder *encoder, const Head *head, cons
     Network network = {.config = &config, .diagnostics = diagnostics, .prefix = "", .draws = true};
     onnx_builder_continue(&network.builder, model->proto);
     Onnx__GraphProto *graph = &network.builder.graph;
+    network.inputs[1] = "attention_mask";
     network.batch = dimension_of(graph, encoder->states, 0, "batch");
     network.sequence = dimension_of(graph, encoder->states, 1, "seq");
     graph->n_output = 0;
     network.builder.output_capacity = 0;
     if (family)
         ok = config_parse(&config, text, path, &network.builder.arena, diagnostics);
+    else if (head->pairs)
+        ok = refuse(path, diagnostics, "skycc import FOLDER --head pairs:mean", "takes one text a row, not pairs");
     else if (head->kind == HEAD_MASKED)
         ok = refuse(path, diagnostics, "skycc import FOLDER --head mlm",
                     "was not made by skycc import, so it does not say which weights a language model shares with it");

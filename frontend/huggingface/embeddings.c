@@ -12,7 +12,8 @@ int64_t encoder_most_positions(const HuggingFaceConfig *config)
 /* (1 - mask) * -3.4e38, as (batch, 1, 1, seq) */
 static const char *additive_mask(Network *network, const char *scope)
 {
-    const char *mask = network_apply(network, scope, "Unsqueeze", "attention_mask", network_list(network, scope, 1, 2));
+    const char *mask =
+        network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 1, 2));
     mask = network_cast(network, scope, mask, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
     const char *hidden = network_apply(network, scope, "Sub", network->one, mask);
     return network_apply(network, scope, "Mul", hidden, onnx_builder_float(&network->builder, scope, -3.40282347e38f));
@@ -25,7 +26,7 @@ static const char *count_positions(Network *network, const char *scope)
     int64_t *numbers = arena_new_array(&network->builder.arena, int64_t, (size_t)count);
     for (int64_t i = 0; i < count; i++) numbers[i] = i;
     const char *all = onnx_builder_integers(&network->builder, scope, numbers, &(Shape){2, {1, count}});
-    const char *shape = network_apply(network, scope, "Shape", "input_ids");
+    const char *shape = network_apply(network, scope, "Shape", network->inputs[0]);
     const char *length = network_gather(network, scope, shape, network_list(network, scope, 1), 0);
     const char *axis = network_list(network, scope, 1);
     return network_apply(network, scope, "Slice", all, network_list(network, scope, 0), length, axis, axis);
@@ -36,8 +37,17 @@ void encoder_add_inputs(Network *network)
     static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids"};
     const BuilderDimension dimensions[2] = {{0, "batch"}, {0, "seq"}};
     const char *scope = network_encoder_scope(network, "embeddings");
-    for (int i = 0; i < (network->config->token_types > 1 ? 3 : 2); i++)
+    for (int i = 0; i < (network->config->token_types > 1 ? 3 : 2); i++) {
         onnx_builder_input(&network->builder, names[i], ONNX__TENSOR_PROTO__DATA_TYPE__INT64, dimensions, 2);
+        network->inputs[i] = names[i];
+        if (!network->pairs) continue;
+        const char *second = arena_format(&network->builder.arena, "%s_2", names[i]);
+        onnx_builder_input(&network->builder, second, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, dimensions, 2);
+        Onnx__NodeProto *both =
+            onnx_builder_node(&network->builder, scope, "Concat", (const char *const[]){names[i], second}, 2);
+        onnx_node_integer(&network->builder, both, "axis", 0);
+        network->inputs[i] = onnx_node_output(both);
+    }
     network->one = onnx_builder_float(&network->builder, scope, 1);
     network->mask = additive_mask(network, scope);
     network->positions = count_positions(network, scope);
@@ -48,7 +58,7 @@ void encoder_add_inputs(Network *network)
 static const char *counted_tokens(Network *network, const char *scope)
 {
     const char *padding = network_integer(network, scope, network->config->padding);
-    const char *equal = network_apply(network, scope, "Equal", "input_ids", padding);
+    const char *equal = network_apply(network, scope, "Equal", network->inputs[0], padding);
     const char *token =
         network_cast(network, scope, network_apply(network, scope, "Not", equal), ONNX__TENSOR_PROTO__DATA_TYPE__INT64);
     const char *count = network_apply(network, scope, "CumSum", token, network_integer(network, scope, 1));
@@ -70,9 +80,9 @@ static const char *add_types(Network *network, const char *scope, const char *su
 {
     const HuggingFaceConfig *config = network->config;
     const char *table = network_scope(network, scope, "token_type_embeddings");
-    const char *rows = config->token_types > 1
-                           ? network_embedding(network, table, "token_type_ids", config->token_types, config->embedding)
-                           : network_matrix(network, table, 1, config->embedding);
+    const char *rows = config->token_types > 1 ? network_embedding(network, table, network->inputs[2],
+                                                                   config->token_types, config->embedding)
+                                               : network_matrix(network, table, 1, config->embedding);
     return network_apply(network, scope, "Add", sum, rows);
 }
 
@@ -82,7 +92,7 @@ const char *encoder_embed(Network *network)
     const Family family = config->type->family;
     const char *scope = network_encoder_scope(network, "embeddings");
     bool projects = family == FAMILY_ALBERT || config->embedding != config->hidden, deberta = family == FAMILY_DEBERTA;
-    const char *x = network_embedding(network, network_scope(network, scope, "word_embeddings"), "input_ids",
+    const char *x = network_embedding(network, network_scope(network, scope, "word_embeddings"), network->inputs[0],
                                       config->vocabulary, config->embedding);
     if (config->token_types) x = add_types(network, scope, x);
     if (!deberta || config->deberta.absolute) x = add_positions(network, scope, x);
@@ -93,7 +103,7 @@ const char *encoder_embed(Network *network)
                      deberta ? config->hidden : config->embedding, config->norm_epsilon, true);
     if (deberta) {
         const char *mask =
-            network_apply(network, scope, "Unsqueeze", "attention_mask", network_list(network, scope, 2));
+            network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 2));
         return network_apply(network, scope, "Mul", x,
                              network_cast(network, scope, mask, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT));
     }

@@ -8,11 +8,13 @@ enum { MOST_LABELS = 1 << 20 };
 static const struct {
     const char *text; /* with a colon at the end: a number of labels follows */
     HeadKind kind;
-    bool several;
+    bool several, pairs;
 } words[] = {
-    {"seqcls:", HEAD_SEQUENCE, false},    {"multilabel:", HEAD_SEQUENCE, true}, {"regression", HEAD_REGRESSION, false},
-    {"tokcls:", HEAD_TOKENS, false},      {"qa", HEAD_QUESTION, false},         {"mlm", HEAD_MASKED, false},
-    {"embedding:mean", HEAD_MEAN, false}, {"embedding:cls", HEAD_FIRST, false},
+    {"seqcls:", HEAD_SEQUENCE, .pairs = false},      {"multilabel:", HEAD_SEQUENCE, .several = true},
+    {"regression", HEAD_REGRESSION, .pairs = false}, {"tokcls:", HEAD_TOKENS, .pairs = false},
+    {"qa", HEAD_QUESTION, .pairs = false},           {"mlm", HEAD_MASKED, .pairs = false},
+    {"embedding:mean", HEAD_MEAN, .pairs = false},   {"embedding:cls", HEAD_FIRST, .pairs = false},
+    {"pairs:mean", HEAD_MEAN, .pairs = true},        {"pairs:cls", HEAD_FIRST, .pairs = true},
 };
 
 static const struct {
@@ -31,7 +33,10 @@ bool head_parse(const char *text, Head *head)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         size_t length = strlen(words[i].text);
-        *head = (Head){words[i].kind, words[i].kind == HEAD_REGRESSION, words[i].several, NULL};
+        *head = (Head){.kind = words[i].kind,
+                       .labels = words[i].kind == HEAD_REGRESSION,
+                       .several = words[i].several,
+                       .pairs = words[i].pairs};
         if (words[i].text[length - 1] != ':') {
             if (strcmp(text, words[i].text) == 0) return true;
             continue;
@@ -48,7 +53,7 @@ bool head_parse(const char *text, Head *head)
 const char *head_text(Arena *arena, const Head *head)
 {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (words[i].kind != head->kind || words[i].several != head->several) continue;
+        if (words[i].kind != head->kind || words[i].several != head->several || words[i].pairs != head->pairs) continue;
         bool counts = words[i].text[strlen(words[i].text) - 1] == ':';
         return counts ? arena_format(arena, "%s%lld", words[i].text, (long long)head->labels) : words[i].text;
     }

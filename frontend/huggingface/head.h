@@ -19,11 +19,14 @@ typedef enum HeadKind {
 typedef struct Head {
     HeadKind kind;
     int64_t labels;           /* of HEAD_SEQUENCE and HEAD_TOKENS: at least 1. 1 of HEAD_REGRESSION; else 0 */
+    bool pairs;               /* of HEAD_MEAN and HEAD_FIRST: two texts a row, embedding and embedding_2 */
     bool several;             /* of HEAD_SEQUENCE: a text may have any number of the labels */
     const char *const *names; /* of the labels; NULL: those of the folder, or generic ones */
 } Head;
 
-#define HEAD_WORDS "seqcls:N", "multilabel:N", "regression", "tokcls:N", "qa", "mlm", "embedding:mean", "embedding:cls"
+#define HEAD_WORDS                                                                                                     \
+    "seqcls:N", "multilabel:N", "regression", "tokcls:N", "qa", "mlm", "embedding:mean", "embedding:cls",              \
+        "pairs:mean", "pairs:cls"
 
 /* Reads one of HEAD_WORDS; false, with nothing reported, if it is none. */
 bool head_parse(const char *text, Head *head);

@@ -24,7 +24,7 @@ static const char *dense_rows(Network *network, const char *scope, const char *i
 static const char *mean_of_tokens(Network *network, const char *scope, const char *input)
 {
     const char *axis = network_list(network, scope, 1);
-    const char *mask = network_apply(network, scope, "Unsqueeze", "attention_mask", network_list(network, scope, 2));
+    const char *mask = network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 2));
     mask = network_cast(network, scope, mask, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
     const char *terms[2] = {network_apply(network, scope, "Mul", input, mask), mask}, *sums[2];
     for (int i = 0; i < 2; i++) {
@@ -205,9 +205,23 @@ static void output_states(Network *network, const char *x)
                    (BuilderDimension[]){network->batch, hidden}, 2);
 }
 
+/* Of pairs, the first half is of the first texts. */
+static void output_embeddings(Network *network, const char *x, bool pairs)
+{
+    const char *scope = "embedding", *axis = network_list(network, scope, 0), *step = network_list(network, scope, 1);
+    const BuilderDimension dimensions[] = {network->batch, {network->config->hidden, NULL}};
+    if (!pairs) return network_output(network, "embedding", x, dimensions, 2);
+    const char *shapes[2] = {network_apply(network, scope, "Shape", "input_ids"),
+                             network_apply(network, scope, "Shape", network->inputs[0])};
+    const char *ends[3] = {axis};
+    for (int i = 0; i < 2; i++) ends[i + 1] = network_gather(network, scope, shapes[i], axis, 0);
+    for (int i = 0; i < 2; i++)
+        network_output(network, i ? "embedding_2" : "embedding",
+                       network_apply(network, scope, "Slice", x, ends[i], ends[i + 1], axis, step), dimensions, 2);
+}
+
 void head_build(Network *network, const Head *head, const char *x)
 {
-    const int64_t hidden = network->config->hidden;
     switch (head->kind) {
     case HEAD_SEQUENCE:
     case HEAD_REGRESSION: classify_sequence(network, x, head->labels); break;
@@ -221,7 +235,7 @@ void head_build(Network *network, const Head *head, const char *x)
     case HEAD_FIRST:
         x = head->kind == HEAD_MEAN ? mean_of_tokens(network, "embedding", x)
                                     : network_first_token(network, "embedding", x);
-        network_output(network, "embedding", x, (BuilderDimension[]){network->batch, {hidden, NULL}}, 2);
+        output_embeddings(network, x, head->pairs);
         break;
     default: output_states(network, x);
     }

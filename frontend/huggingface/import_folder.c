@@ -92,6 +92,7 @@ static bool build(Network *network, const Head *wanted, const Head *head)
 {
     bool alone = head->kind == HEAD_NONE || head->kind == HEAD_MEAN || head->kind == HEAD_FIRST;
     network->prefix = alone ? "" : arena_format(&network->builder.arena, "%s.", network->config->type->base);
+    network->pairs = head->pairs;
     const char *x = encoder_build(network);
     if (network->diagnostics->errors) return false; /* so that what heads are drawn for is there */
     network->draws = wanted->kind != HEAD_FROM_FOLDER;

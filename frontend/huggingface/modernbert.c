@@ -117,7 +117,7 @@ const char *modernbert_build(Network *network)
     LayerKind global = {.mask = network->mask}, local = {.mask = window_mask(network, scope)};
     add_rotation(network, scope, config->modernbert.global_theta, &global);
     add_rotation(network, scope, config->modernbert.local_theta, &local);
-    const char *x = network_embedding(network, network_scope(network, scope, "tok_embeddings"), "input_ids",
+    const char *x = network_embedding(network, network_scope(network, scope, "tok_embeddings"), network->inputs[0],
                                       config->vocabulary, config->hidden);
     x = norm(network, network_scope(network, scope, "norm"), x);
     for (int64_t i = 0; i < config->layers && network->diagnostics->errors < NETWORK_MOST_ERRORS; i++) {

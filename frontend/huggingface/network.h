@@ -25,6 +25,8 @@ typedef struct Network {
     const char *one, *split_shape, *merge_shape; /* constants, made where they are needed first */
     const char *mask;                            /* (batch, 1, 1, seq): 0, or the least float where nothing may look */
     BuilderDimension batch, sequence;            /* of outputs */
+    const char *inputs[3];                       /* ids, mask and types of tokens: (batch, seq) each */
+    bool pairs;            /* two texts a row, apart: the encoder's batch has the first ones, then the second ones */
     const char *pooled;    /* (batch, hidden): what an encoder that is there pooled; NULL: nothing */
     const char *positions; /* (1, seq), int64: 0 ... seq - 1 */
 } Network;

@@ -137,7 +137,7 @@ const char *deberta_convolve(Network *network, const char *input, const char *at
     onnx_node_integers(&network->builder, node, "pads", (const int64_t[]){edge, edge}, 2);
     onnx_node_integer(&network->builder, node, "group", deberta->kernel_groups);
     const char *mask = network_cast(
-        network, scope, network_apply(network, scope, "Unsqueeze", "attention_mask", network_list(network, scope, 2)),
+        network, scope, network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 2)),
         ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
     const char *x = network_transpose(network, conv, onnx_node_output(node), swap, 3);
     x = network_activation(network, scope, deberta->kernel_activation, network_apply(network, scope, "Mul", x, mask));

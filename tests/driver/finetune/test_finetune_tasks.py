@@ -16,6 +16,8 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
+import numpy as np  # noqa: E402
+import safetensors_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from finetune_data import make_model, reviews, write_table  # noqa: E402
 
@@ -120,6 +122,29 @@ def check_answers():
     require(answer[0]["answer"] in rows[0]["context"], answer)
 
 
+def check_pairs():
+    """Both texts go through the same weights: each embedding is that of the text alone."""
+    write_table("two.csv", ["anchor", "positive"], list(zip(TEXTS, TEXTS[1:] + TEXTS[:1])))
+    finetune("two.csv", "apart")
+    require([setting(name, "apart") for name in ("task", "head", "loss")] ==
+            ["pairs", "pairs:mean", "contrastive:embedding:embedding_2"], "pairs:", setting("head", "apart"))
+    rows = safetensors_files.read("apart/data/train.safetensors")
+    both = {name: tensor[:5] for name, tensor in rows.items() if name != "lengths"}
+    safetensors_files.write("both.safetensors", both)
+    run(skycc, "run", "apart/model.onnx", "--inputs", "both.safetensors", "-o", "pairs.safetensors")
+    run(skycc, "import", "model", "--head", "embedding:mean", "-o", "single.onnx", "-q")
+    found = safetensors_files.read("pairs.safetensors")
+    for suffix in ("", "_2"):
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        safetensors_files.write("one.safetensors", {name: both[name + suffix] for name in names})
+        run(skycc, "run", "single.onnx", "--inputs", "one.safetensors", "-o", "single.safetensors")
+        alone = safetensors_files.read("single.safetensors")["out/embedding"]
+        require(np.abs(found[f"out/embedding{suffix}"] - alone).max() < 1e-5, "embedding" + suffix, "is another")
+    require(-1 <= float(predict("apart", "--text", "great", "--text2", "awful")[0]["similarity"]) <= 1.0001, "no similarity")
+    result = run(skycc, "compile", "single.onnx", "-d", "apart/cluster.yaml", "-o", "none", "--dim", "seq=9", code=2)
+    require("--head pairs:mean" in result.stderr, result.stderr)
+
+
 def check_tables():
     rows = list(reviews(90))
     write_table("a.csv", ["review", "kind"], rows[:50])
@@ -178,7 +203,7 @@ def main():
         os.chdir(scratch)
         make_model("model", data)
         write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
-        for check in (check_labels, check_words, check_answers, check_tables, check_strata, check_columns):
+        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_columns):
             check()
     sys.exit(failed())
 
