@@ -58,21 +58,21 @@ static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
     return true;
 }
 
-/* As plan_make does: the best by the objective, then the fastest in simulation. */
+/* As plan_make does: the best by the objective, then the fastest in simulation, for which only tiny problems are
+ * searched. */
 static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)
 {
-    static const double SHARE = 0.03;
     const char *name = costs_keeper(problem->costs);
     int keeper = name ? costs_find_device(problem->costs, name) : -1;
     Arena arena = {0};
     Allocation best = allocation_create(&arena, problem);
-    Fastest fastest = fastest_create(problem, keeper, watch_share(problem->watch, a->deadline, SHARE), &best);
+    Fastest fastest = fastest_create(problem, keeper, a->deadline, &best);
     fastest_offer(&fastest, allocation);
     Replanned found = keeper >= 0 ? keeper_replan(problem, keeper, allocation, effort, a->deadline)
                                   : replan(problem, allocation, effort, a->deadline);
     if (found.found && problem->objective == PLAN_OBJECTIVE_STEP) {
         fastest_offer(&fastest, allocation);
-        fastest_search(&fastest);
+        if (size_is_tiny(problem)) fastest_search(&fastest);
         allocation_copy(allocation, &best);
         AllocationValue value = allocation_settle(problem, allocation);
         found.value_ns = allocation_objective(problem, &value);

@@ -1,6 +1,22 @@
 #include "partitioner/planner/microbatches.h"
 
 #include "partitioner/solve/allocate.h"
+#include "partitioner/solve/optimal.h"
+#include "partitioner/solve/replan.h"
+
+/* Where the heuristic finds nothing that fits: the exact search, if need be with one micro-batch in flight, and what
+ * local search makes of that. */
+static void find_any(Problem *problem, Allocation *allocation)
+{
+    static const double SECONDS = 0.2;
+    Feasibility answer = FEASIBLE_NO;
+    for (int limit = 0; limit < 2 && answer != FEASIBLE_YES; limit++) {
+        if (limit > 0 && problem->schedule != PLAN_AUTO) break;
+        if (limit > 0) problem_limit_in_flight(problem, limit);
+        answer = optimal_feasibility(problem, watch_seconds(problem->watch) + SECONDS, allocation);
+    }
+    if (answer == FEASIBLE_YES) replan(problem, allocation, 0, 0);
+}
 
 /* Nanoseconds of a step with n micro-batches; 0: no plan was found. */
 static double step_ns(const Problem *problem, int n)
@@ -10,7 +26,7 @@ static double step_ns(const Problem *problem, int n)
     double step = 0;
     if (problem_derive(&sized, problem, problem->costs, n, problem->recompute, problem->recomputing)) {
         Allocation allocation = allocation_create(&arena, &sized);
-        allocate_heuristic(&sized, &allocation);
+        if (!allocate_heuristic(&sized, &allocation)) find_any(&sized, &allocation);
         AllocationValue value = allocation_settle(&sized, &allocation);
         if (value.fits) step = (double)value.step;
         problem_free(&sized);

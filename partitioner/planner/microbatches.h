@@ -13,7 +13,7 @@
 enum { MICROBATCHES_MOST = 256 };
 
 /* What doubling them would bring goes to *gain: -1 where twice as many do not fit. Steps are those of the heuristic
- * allocation, which answers in milliseconds; without one that fits even for a single micro-batch the choice is 1. */
+ * allocation, which answers in milliseconds; where that fits nothing, of one that the exact search finds. */
 int microbatches_choose(const Problem *problem, double *gain);
 
 /* By the same rule where the form of micro-batches, and so the costs, change with the rows of a step. `rate`: the rows

@@ -201,22 +201,41 @@ static int find_in_flight_limit(const Planner *planner, const Problem *problem)
 
 /* ---- the fastest of the good allocations ---- */
 
-/* The optimum of the objective gives its place to an allocation that is faster in simulation; a period's, to one of the
- * same period. False: the chosen one needs less in flight than the problem asks about, so the question changes. */
-static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Allocation *chosen,
-                           int *in_flight_limit)
+/* The fastest allocation with at most that objective. */
+static Fastest search_fastest(const Planner *planner, const Problem *problem, const Candidates *c, int64_t most_ns,
+                              Allocation *chosen)
 {
-    double deadline = watch_seconds(planner->watch) + planner->seconds / 20;
+    double deadline = watch_seconds(planner->watch) + planner->seconds / 100;
     Fastest fastest = fastest_create(problem, keeper_device(planner), deadline, chosen);
-    if (problem->objective == PLAN_OBJECTIVE_PERIOD) {
-        fastest.most_ns = c->result.value;
-        fastest.limits = false;
-    }
+    fastest.most_ns = most_ns;
+    fastest.limits &= problem->objective == PLAN_OBJECTIVE_STEP;
     for (int a = PLAN_OPTIMAL; a >= 0; a--)
         if (c->known[a]) fastest_offer(&fastest, &c->allocation[a]);
     fastest_search(&fastest);
-    *in_flight_limit = fastest.in_flight_limit;
-    return fastest.in_flight_limit == problem->in_flight_limit;
+    return fastest;
+}
+
+/* The optimum of the objective gives its place to an allocation that is faster in simulation: for periods, to one of the
+ * same period. For steps, to the fastest of all where all can be looked at. Else to the fastest within two percent of
+ * the optimum, or to one that is faster than that by more than two percent. False: the chosen one needs less in flight
+ * than the problem asks about, so the question changes. */
+static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
+                           Allocation *chosen, int *in_flight_limit)
+{
+    enum { PART = 50 };
+    Allocation any = allocation_create(arena, problem);
+    int64_t optimum = c->result.value;
+    bool step = problem->objective == PLAN_OBJECTIVE_STEP;
+    Fastest near = search_fastest(planner, problem, c, step ? optimum + optimum / PART : optimum, chosen);
+    if (step) {
+        Fastest far = search_fastest(planner, problem, c, INT64_MAX, &any);
+        if (far.complete || near.step_ns - far.step_ns > near.step_ns / PART) {
+            allocation_copy(chosen, &any);
+            near = far;
+        }
+    }
+    *in_flight_limit = near.in_flight_limit;
+    return near.in_flight_limit == problem->in_flight_limit;
 }
 
 /* An allocation that is as good by the objective, too, is the optimum, or nearer to it than what the search found. */
@@ -406,7 +425,7 @@ static bool make_plan(Planner *planner, Plan *plan)
         Allocation chosen = candidates.allocation[planner->request->allocate];
         if (planner->request->allocate == PLAN_OPTIMAL) {
             chosen = allocation_create(&arena, &problem);
-            if (!choose_fastest(planner, &problem, &candidates, &chosen, &limit))
+            if (!choose_fastest(planner, &problem, &candidates, &arena, &chosen, &limit))
                 limit_in_flight(planner, &problem, limit, &arena, &candidates);
             offer_optimum(&problem, &chosen, &candidates);
         }

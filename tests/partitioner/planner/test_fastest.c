@@ -178,9 +178,83 @@ static void a_relaxed_question_has_no_slower_answer(void **state)
     assert_true(compared > 900 / STEP);
 }
 
+/* ---- --microbatches auto ---- */
+
+/* It says that nothing was found for twice as many only where nothing fits. */
+static void twice_as_many_do_not_fit(void **state)
+{
+    int plans = 0, most = 0;
+    (void)state;
+    for (int seed = 0; seed < 400; seed += STEP) {
+        Costs costs;
+        Plan plan = {0}, twice = {0};
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0), (uint64_t)seed + 420000, 8,
+                           5);
+        for (int l = 0; l < costs.layer_count; l++)
+            if (!costs.layers[l].resident) costs.layers[l].stash_bytes *= 4;
+        request.schedule = seed & 2 ? PLAN_GPIPE : PLAN_AUTO;
+        request.microbatches = PLAN_MICROBATCHES_AUTO;
+        if (plan_make(&plan, &costs, &request, &diagnostics)) {
+            plans++;
+            most += plan.microbatches_gain == -1;
+            request.microbatches = 2 * plan.microbatches;
+            if (plan.microbatches_gain == -1 && plan_make(&twice, &costs, &request, &diagnostics))
+                fail_msg("seed %d: %d micro-batches fit, not only %d", seed, request.microbatches, plan.microbatches);
+        }
+        plan_free(&twice);
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    print_message("%d plans, of which %d have as many micro-batches as fit\n", plans, most);
+    assert_true(plans > 200 / STEP && (most > 3 || STEP > 1));
+}
+
+/* ---- the optimum that a plan is faster than ---- */
+
+/* Its row in the comparison names its stages, so that verify sees what they are worth. */
+static void a_forged_optimum_is_refused(void **state)
+{
+    int rows = 0;
+    (void)state;
+    for (int seed = 0; seed < 120; seed++) {
+        Costs costs;
+        Plan plan = {0};
+        Verified verified;
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_UPDATE | (seed & 1 ? WITH_LINKS : 0), (uint64_t)seed + 510000, 8, 5);
+        request.allocate = seed & 2 ? PLAN_EVEN : PLAN_OPTIMAL;
+        request.time_limit_s = 1e9;
+        assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+        assert_true(plan_verify(&verified, &plan, &costs, true, &diagnostics));
+        PlanComparison *row = &plan.compared[PLAN_OPTIMAL];
+        if (row->stage_count > 0) {
+            rows++;
+            row->step_ns++;
+            assert_false(plan_verify(&verified, &plan, &costs, true, &diagnostics));
+            row->step_ns--;
+            row->stages[0].device = "nobody";
+            assert_false(plan_verify(&verified, &plan, &costs, true, &diagnostics));
+            row->stages[0].device = row->stages[row->stage_count - 1].device;
+            assert_true(row->stage_count == 1 || !plan_verify(&verified, &plan, &costs, true, &diagnostics));
+            row->stage_count = 0;
+            assert_false(plan_verify(&verified, &plan, &costs, true, &diagnostics));
+        }
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    assert_true(rows > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(twice_as_many_do_not_fit),
+        cmocka_unit_test(a_forged_optimum_is_refused),
         cmocka_unit_test(no_allocation_is_faster),
         cmocka_unit_test(a_relaxed_question_has_no_slower_answer),
     };
