@@ -56,7 +56,7 @@ enum {
     LOOP_ROWS_TOGETHER = 8,         /* of a column sum: as many streams of memory as a processor follows */
     LOOP_LEAST_COLUMNS = 128,       /* of a column sum, per unit: fewer do not pay for going along rows */
     LOOP_MOST_COLUMNS = 2048,       /* their sums stay in the nearest cache */
-    LOOP_LONG_ROW = 2048,           /* elements: memory is read fastest one such row after the other */
+    LOOP_LONG_ROW = 512,            /* elements: memory is read fastest one such row after the other */
     LOOP_CHUNK_ELEMENTS = 4096,     /* of the inner axis of a map, per unit */
     LOOP_MOST_PREFETCHED_ROW = 1024 /* elements: the next rows must not push these ones out of the cache */
 };
