@@ -170,6 +170,13 @@ void json_add_numbers(JsonWriter *json, const char *key, const double *values, s
     json_close(json, ']');
 }
 
+void json_add_integers(JsonWriter *json, const char *key, const int64_t *values, size_t count)
+{
+    json_open(json, key, '[');
+    for (size_t i = 0; i < count; i++) json_add_integer(json, NULL, values[i]);
+    json_close(json, ']');
+}
+
 static void add_real(JsonWriter *json, const char *key, double value)
 {
     if (fabs(value) < 1e15 && value == floor(value))

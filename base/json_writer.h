@@ -47,6 +47,7 @@ void json_add_null(JsonWriter *json, const char *key);
 void json_add_raw(JsonWriter *json, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void json_add_strings(JsonWriter *json, const char *key, const char *const *texts, size_t count);
 void json_add_numbers(JsonWriter *json, const char *key, const double *values, size_t count);
+void json_add_integers(JsonWriter *json, const char *key, const int64_t *values, size_t count);
 
 /* A value that was read, with members in their order; 1.0 does not become 1. */
 void json_add_tree(JsonWriter *json, const char *key, const json_t *tree);

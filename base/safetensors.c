@@ -224,9 +224,7 @@ static void add_entry(JsonWriter *header, const SafeTensor *tensor, size_t begin
 {
     json_open(header, tensor->name, '{');
     json_add_string(header, "dtype", dtype_safetensors_name(tensor->dtype));
-    json_open(header, "shape", '[');
-    for (int i = 0; i < tensor->shape.rank; i++) json_add_integer(header, NULL, tensor->shape.dim[i]);
-    json_close(header, ']');
+    json_add_integers(header, "shape", tensor->shape.dim, (size_t)tensor->shape.rank);
     json_add_raw(header, "data_offsets", "[%zu,%zu]", begin, begin + tensor->bytes);
     json_close(header, '}');
 }

@@ -2,22 +2,13 @@
 
 enum { MAX_NODES = 1 << 22 };
 
-static void add_numbers(JsonWriter *json, const int64_t *numbers, int count)
-{
-    json_open(json, NULL, '[');
-    for (int i = 0; i < count; i++) json_add_integer(json, NULL, numbers[i]);
-    json_close(json, ']');
-}
-
 static void add_node(JsonWriter *json, const CertificateNode *node, int price_count)
 {
     json_open(json, NULL, '{');
     if (node->leaf) {
         json_add_integer(json, "path", node->path);
         json_add_integer(json, "total", node->total);
-        json_open(json, "prices", '[');
-        for (int d = 0; d < price_count; d++) json_add_integer(json, NULL, node->price[d]);
-        json_close(json, ']');
+        json_add_integers(json, "prices", node->price, (size_t)price_count);
     } else {
         bool region = node->kind == CERTIFICATE_REGION;
         json_add_integer(json, region ? "region" : "cut", region ? node->region : node->cut);
@@ -42,15 +33,16 @@ void certificate_print(const Certificate *c, JsonWriter *json)
         open_list(json, "branches");
         for (int i = 0; i < c->branch_count; i++) {
             const CertificateBranch *b = &c->branches[i];
-            add_numbers(json, (int64_t[]){b->end_low, b->end_high, b->flights_low, b->flights_high, b->interval_count},
-                        5);
+            json_add_integers(json, NULL,
+                              (int64_t[]){b->end_low, b->end_high, b->flights_low, b->flights_high, b->interval_count},
+                              5);
         }
         json_close(json, ']');
     }
     open_list(json, "intervals");
     for (int i = 0; i < c->interval_count; i++) {
         const CertificateInterval *n = &c->intervals[i];
-        add_numbers(json, (int64_t[]){n->low, n->high, n->root, n->update_low, n->update_high}, 5);
+        json_add_integers(json, NULL, (int64_t[]){n->low, n->high, n->root, n->update_low, n->update_high}, 5);
     }
     json_close(json, ']');
     open_list(json, "nodes");

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "partitioner/problem.h"
 
 /* A link that would take weeks for a message is as good as closed. */
@@ -40,8 +41,6 @@ static Way measure_way(const Costs *costs, unsigned codecs, const LayerCost *lay
     }
     return way;
 }
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static LinkCharge charge(const Way ways[2], const Codec codecs[2], bool half_duplex, int64_t latency)
 {

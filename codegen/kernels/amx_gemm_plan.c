@@ -1,10 +1,9 @@
 /* Tile, block and unit sizes of a matrix product on AMX tiles. */
 #include "codegen/kernels/amx_gemm_plan.h"
+#include "base/integers.h"
 #include "codegen/kernels/kernel_sizes.h"
 
 static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 : kernel->extent[axis]; }
-static int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 static void choose_tile(AmxPlan *plan)
 {

@@ -1,5 +1,6 @@
 /* The innermost part of a matrix product by VDPBF16PS: the rows of a unit times one reordered panel, and the
  * reordering of the next one meanwhile. */
+#include "base/integers.h"
 #include "codegen/kernels/kernel_sizes.h"
 #include "codegen/kernels/pair_gemm_tile.h"
 #include "codegen/kernels/tile_epilogue.h"
@@ -37,8 +38,6 @@ static Ir bytes_after(PairPanel *panel, Ir base, Ir bytes)
 }
 
 static Ir below(PairPanel *panel, Ir a, Ir b) { return LLVMBuildICmp(panel->emit->builder, LLVMIntSLT, a, b, ""); }
-
-static int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 /* ---- Reordering the next panel ---- */
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/integers.h"
 #include "partitioner/schedule/schedule.h"
 #include "partitioner/sizes.h"
 
@@ -22,8 +23,6 @@ Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allo
 }
 
 /* ---- bounds ---- */
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Micro-batches of a step; at least the mean's, where steps differ. */
 static int64_t rounds_of(const Problem *p) { return (int64_t)p->rounds + 1; }

@@ -29,13 +29,6 @@ static void add_device(JsonWriter *json, const Report *report, int index)
     json_close(json, '}');
 }
 
-static void add_bytes(JsonWriter *json, const char *key, const int64_t bytes[2])
-{
-    json_open(json, key, '[');
-    for (int d = 0; d < 2; d++) json_add_integer(json, NULL, bytes[d]);
-    json_close(json, ']');
-}
-
 static void add_link(JsonWriter *json, const Plan *plan, const PlanLink *link)
 {
     int64_t coding = link->coding_ns[0][0] + link->coding_ns[0][1] + link->coding_ns[1][0] + link->coding_ns[1][1];
@@ -50,8 +43,8 @@ static void add_link(JsonWriter *json, const Plan *plan, const PlanLink *link)
     if (plan_link_is_coded(link)) {
         json_add_strings(json, "codec", (const char *const[]){codec_name(link->codecs[0]), codec_name(link->codecs[1])},
                          2);
-        add_bytes(json, "logical_bytes", link->logical_bytes);
-        add_bytes(json, "wire_bytes", link->wire_bytes);
+        json_add_integers(json, "logical_bytes", link->logical_bytes, 2);
+        json_add_integers(json, "wire_bytes", link->wire_bytes, 2);
         plan_add_seconds(json, "coding_s", coding);
     }
     json_close(json, '}');

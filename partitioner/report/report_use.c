@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/integers.h"
 #include "partitioner/question.h"
 
 static const char LEFT_OUT[] = "left out as asked", MEMORY[] = "memory",
@@ -15,8 +16,6 @@ typedef struct Use {
     int64_t *others_ns; /* [stage]: the period without it and its links */
     int64_t *beside_ns; /* [stage]: what its device does in its other stage */
 } Use;
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* ---- speeds, and the bound ---- */
 

@@ -1,5 +1,7 @@
 #include "partitioner/schedule/order.h"
 
+#include "base/integers.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +46,6 @@ static void consider(Piece *best, int64_t start, int choice, OrderStep step)
         *best = (Piece){start, choice, step};
 }
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The next piece of a stage, if it can start at a time that is known. */
 static void consider_stage(const Orderer *o, int stage, Piece *best)
 {
@@ -56,12 +56,13 @@ static void consider_stage(const Orderer *o, int stage, Piece *best)
     if (room) {
         int64_t at = stage > 0 ? o->arrival[0][message(o, stage, forwards)] : 0;
         if (at >= 0)
-            consider(best, later(now, at), o->rule->forward_first ? 0 : 1, (OrderStep){SKY_FORWARD, stage, forwards});
+            consider(best, larger(now, at), o->rule->forward_first ? 0 : 1, (OrderStep){SKY_FORWARD, stage, forwards});
     }
     if (backwards < forwards && !(o->rule->strict && room)) {
         int64_t at = stage + 1 < plan->stage_count ? o->arrival[1][message(o, stage, backwards)] : 0;
         if (at >= 0)
-            consider(best, later(now, at), o->rule->forward_first ? 1 : 0, (OrderStep){SKY_BACKWARD, stage, backwards});
+            consider(best, larger(now, at), o->rule->forward_first ? 1 : 0,
+                     (OrderStep){SKY_BACKWARD, stage, backwards});
     }
     if (splits(o, stage) && weights < backwards)
         consider(best, now, 2, (OrderStep){SKY_WEIGHT_GRADIENT, stage, weights});
@@ -87,7 +88,7 @@ static void send(Orderer *o, int stage, int microbatch, int direction, int64_t n
     if (to < 0 || to >= o->plan->stage_count) return;
     const PlanLink *l = &o->plan->links[link];
     int64_t *free_at = &o->link_free[l->half_duplex ? 0 : direction][link];
-    *free_at = later(*free_at, now + l->coding_ns[direction][0]) + l->transfer_ns[direction];
+    *free_at = larger(*free_at, now + l->coding_ns[direction][0]) + l->transfer_ns[direction];
     int64_t arrival = *free_at + l->latency_ns[direction] + l->coding_ns[direction][1];
     o->arrival[direction][message(o, to, microbatch)] = arrival;
     int rank = o->plan->stages[to].rank;
@@ -164,7 +165,7 @@ void order_follow(Order *order, const Plan *plan, const OrderRule *rule)
     for (int r = 0; r < plan->rank_count && order->step_ns < INT64_MAX; r++) {
         for (int k = 0; k < plan->ranks[r].stage_count; k++)
             o.clock[r] += plan->stages[plan->ranks[r].stages[k]].update_ns;
-        order->step_ns = later(order->step_ns, o.clock[r]);
+        order->step_ns = larger(order->step_ns, o.clock[r]);
     }
     arena_free(&o.arena);
 }

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "partitioner/schedule/order.h"
 
 /* Pieces of work that a search may lay out; what one takes is about a tenth of a microsecond. */
@@ -16,8 +17,6 @@ typedef struct OrderSearch {
     OrderRule rule, best_rule;
 } OrderSearch;
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* A rank's own work. */
 static int64_t work_bound(const Plan *plan)
 {
@@ -30,7 +29,7 @@ static int64_t work_bound(const Plan *plan)
             work += (stage->forward_ns + stage->backward_ns) * plan->microbatches;
             update += stage->update_ns;
         }
-        bound = later(bound, work + update);
+        bound = larger(bound, work + update);
     }
     return bound;
 }
@@ -42,8 +41,8 @@ int64_t order_bound(const Plan *plan, const int *most)
     for (int k = 0; k < plan->stage_count; k++) {
         const PlanStage *stage = &plan->stages[k];
         int64_t backward = stage->backward_ns - stage->weight_gradient_ns;
-        bound = later(bound, there + rounds * (stage->forward_ns + backward) + back);
-        bound = later(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + stage->update_ns);
+        bound = larger(bound, there + rounds * (stage->forward_ns + backward) + back);
+        bound = larger(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + stage->update_ns);
         there += stage->forward_ns;
         back += backward;
         if (k == plan->link_count) break;
@@ -54,12 +53,12 @@ int64_t order_bound(const Plan *plan, const int *most)
     int64_t trip = there + back; /* of one micro-batch */
     /* The last micro-batch over a link still has to get to the end and back; ... */
     for (int k = 0; k < plan->link_count; k++)
-        for (int d = 0; d < 2; d++) bound = later(bound, trip + (rounds - 1) * plan->links[k].transfer_ns[d]);
+        for (int d = 0; d < 2; d++) bound = larger(bound, trip + (rounds - 1) * plan->links[k].transfer_ns[d]);
     /* ... and so has the one that takes a slot last, each time after the one that it had to wait for. */
     int64_t held = trip; /* from stage k to the end and back */
     for (int k = 0; k < plan->stage_count && most; k++) {
         const PlanStage *stage = &plan->stages[k];
-        bound = later(bound, trip + (rounds - 1) / most[k] * (held + stage->weight_gradient_ns));
+        bound = larger(bound, trip + (rounds - 1) / most[k] * (held + stage->weight_gradient_ns));
         held -= stage->forward_ns + stage->backward_ns - stage->weight_gradient_ns;
         if (k == plan->link_count) break;
         for (int d = 0; d < 2; d++) held -= plan->links[k].latency_ns[d] + plan->links[k].transfer_ns[d];
@@ -105,9 +104,9 @@ static void fill_by_delay(OrderSearch *s, double share)
             const PlanStage *stage = &plan->stages[plan->ranks[r].stages[k]];
             work += stage->forward_ns + stage->backward_ns;
         }
-        period = later(period, work);
+        period = larger(period, work);
     }
-    for (int k = 0; k < plan->link_count; k++) period = later(period, plan_link_period(&plan->links[k]));
+    for (int k = 0; k < plan->link_count; k++) period = larger(period, plan_link_period(&plan->links[k]));
     for (int k = plan->stage_count - 1; k >= 0; k--) {
         delay += plan->stages[k].forward_ns + plan->stages[k].backward_ns;
         double wanted = share * (double)delay / (double)period + 0.999999;

@@ -3,11 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/integers.h"
 #include "partitioner/certificate.h"
 #include "partitioner/schedule/simulate.h"
 #include "partitioner/verify/verify_lists.h"
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* What a stage whose backward is split puts off, and keeps per micro-batch until then. */
 static int64_t split_off(const Rules *r, int device, int start, int end, int64_t *kept)

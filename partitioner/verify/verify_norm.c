@@ -1,5 +1,6 @@
 /* The round on the norm of the gradient, worked out again: when a rank knows it follows from the definition, asked for
  * backwards from the end, and from the costs' links between the ranks' devices. */
+#include "base/integers.h"
 #include "partitioner/verify/verify_lists.h"
 
 /* The ranks of a site, in their order. */
@@ -17,8 +18,6 @@ static int64_t message_between(const Rules *r, int from, int to)
     return rules_latency(r, a, b) + rules_bytes_over(r, r->costs->norm_bytes, a, b);
 }
 
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* The rank that meets others as `number`. Ranks beyond the power of two form pairs with the first ones, and the
  * second of each pair meets others. */
 static int meets_as(const NormSite *site, int number)
@@ -34,8 +33,8 @@ static int64_t through(const NormSite *site, int number, int meetings)
     if (meetings == 0)
         return number < site->count - site->power ? message_between(site->rules, site->ranks[2 * number], self) : 0;
     int other = number ^ 1 << (meetings - 1);
-    return later(through(site, number, meetings - 1),
-                 through(site, other, meetings - 1) + message_between(site->rules, meets_as(site, other), self));
+    return larger(through(site, number, meetings - 1),
+                  through(site, other, meetings - 1) + message_between(site->rules, meets_as(site, other), self));
 }
 
 /* When the i-th of the site knows what its site has. */
@@ -53,8 +52,8 @@ static int64_t knows_all(const NormSite *site, int i, int64_t first)
 {
     if (i == 0) return first;
     int from = i & (i - 1);
-    return later(knows_site(site, i),
-                 knows_all(site, from, first) + message_between(site->rules, site->ranks[from], site->ranks[i]));
+    return larger(knows_site(site, i),
+                  knows_all(site, from, first) + message_between(site->rules, site->ranks[from], site->ranks[i]));
 }
 
 static int64_t last_to_know(const NormSite *sites, int count)
@@ -64,10 +63,10 @@ static int64_t last_to_know(const NormSite *sites, int count)
         int64_t first = knows_site(&sites[s], 0);
         for (int t = 0; t < count; t++)
             if (t != s)
-                first = later(first, knows_site(&sites[t], 0) +
-                                         message_between(sites[s].rules, sites[t].ranks[0], sites[s].ranks[0]));
+                first = larger(first, knows_site(&sites[t], 0) +
+                                          message_between(sites[s].rules, sites[t].ranks[0], sites[s].ranks[0]));
         for (int i = 0; i < sites[s].count; i++)
-            last = later(last, count > 1 ? knows_all(&sites[s], i, first) : knows_site(&sites[s], i));
+            last = larger(last, count > 1 ? knows_all(&sites[s], i, first) : knows_site(&sites[s], i));
     }
     return last;
 }

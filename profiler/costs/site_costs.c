@@ -47,9 +47,7 @@ void cost_tensor_add(const CostTensor *tensor, JsonWriter *json)
 {
     json_add_string(json, "name", tensor->name);
     json_add_string(json, "dtype", dtype_name(tensor->dtype));
-    json_open(json, "shape", '[');
-    for (int i = 0; i < tensor->shape.rank; i++) json_add_integer(json, NULL, tensor->shape.dim[i]);
-    json_close(json, ']');
+    json_add_integers(json, "shape", tensor->shape.dim, (size_t)tensor->shape.rank);
     json_add_integer(json, "bytes", tensor->bytes);
 }
 

@@ -1,9 +1,9 @@
 #include "runtime/program/norm_round.h"
 
+#include "base/integers.h"
+
 #include <stdbool.h>
 #include <string.h>
-
-static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int64_t message(const SkyNormRound *round, uint32_t from, uint32_t to)
 {
@@ -14,13 +14,13 @@ static int64_t message(const SkyNormRound *round, uint32_t from, uint32_t to)
 static void swap(const SkyNormRound *round, int64_t *times, uint32_t a, uint32_t b)
 {
     int64_t there = times[a] + message(round, a, b), back = times[b] + message(round, b, a);
-    times[a] = later(times[a], back);
-    times[b] = later(times[b], there);
+    times[a] = larger(times[a], back);
+    times[b] = larger(times[b], there);
 }
 
 static void hand_over(const SkyNormRound *round, int64_t *times, uint32_t from, uint32_t to)
 {
-    times[to] = later(times[to], times[from] + message(round, from, to));
+    times[to] = larger(times[to], times[from] + message(round, from, to));
 }
 
 /* The rank with number `i` among the power of two that take part. */
@@ -58,7 +58,7 @@ static void exchange(const SkyNormRound *round, int64_t *times, const uint32_t *
         for (uint32_t b = 0; b < count; b++)
             if (a != b)
                 times[leaders[b]] =
-                    later(times[leaders[b]], before[leaders[a]] + message(round, leaders[a], leaders[b]));
+                    larger(times[leaders[b]], before[leaders[a]] + message(round, leaders[a], leaders[b]));
 }
 
 void norm_round(const SkyNormRound *round, const int64_t *begin, int64_t *end, int64_t *scratch)
