@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/parts.h"
+#include "base/string_map.h"
 
 /* ---- What --lora says ---- */
 
@@ -121,33 +122,46 @@ static const char *module_of(ImportedModel *model, const ImportedParameter *para
     return arena_string_n(&model->arena, name, length);
 }
 
-static bool has_module(const LowRank *low_rank, const char *module)
+/* While branches are chosen. */
+typedef struct Choice {
+    const Graph *graph;
+    ImportedModel *model;
+    LowRank *low_rank;
+    ProductWeight *weights; /* of every value */
+    bool *has_branch;       /* of every value */
+    StringMap modules;      /* how often each was named */
+} Choice;
+
+/* The module's name, with a number where it has several weights. */
+static const char *unique_name(Choice *choice, const char *module)
 {
-    for (size_t i = 0; i < low_rank->count; i++)
-        if (strcmp(low_rank->branches[i].module, module) == 0) return true;
-    return false;
+    const char *unique = module;
+    uint32_t *known = string_map_find(&choice->modules, module), number = known ? *known : 0;
+    while (!string_map_add(&choice->modules, unique, 1))
+        unique = arena_format(&choice->model->arena, "%s#%u", module, number++);
+    if (known) *string_map_find(&choice->modules, module) = number;
+    return unique;
 }
 
-static bool add_branch(LowRank *low_rank, const ImportedParameter *parameter, const Graph *graph, ImportedModel *model,
-                       Diagnostics *diagnostics)
+static bool add_branch(Choice *choice, const ImportedParameter *parameter, Diagnostics *diagnostics)
 {
-    const ProductWeight weight = product_weight(graph, parameter->value);
+    const Graph *graph = choice->graph;
+    LowRank *low_rank = choice->low_rank;
+    const ProductWeight weight = choice->weights[parameter->value];
     char object[512], node[512];
     if (!weight.in_product) return false;
     if (weight.problem) {
         snprintf(object, sizeof object, "parameter '%.400s'", parameter->name);
-        diagnostics_warning(
-            diagnostics, (Place){.file = graph->file, .object = object},
-            arena_format(&model->arena, "in %s", node_place(graph, graph_node(graph, weight.node), node).object),
-            "%s, so it gets no low-rank branch", weight.problem);
+        diagnostics_warning(diagnostics, (Place){.file = graph->file, .object = object},
+                            arena_format(&choice->model->arena, "in %s",
+                                         node_place(graph, graph_node(graph, weight.node), node).object),
+                            "%s, so it gets no low-rank branch", weight.problem);
         return false;
     }
-    const char *module = module_of(model, parameter), *unique = module;
-    for (size_t i = 0; i < low_rank->count; i++)
-        if (low_rank->branches[i].weight == parameter->value) return true; /* tied to one that has */
-    for (int number = 1; has_module(low_rank, unique); number++)
-        unique = arena_format(&model->arena, "%s#%d", module, number);
-    low_rank->branches[low_rank->count++] = (LowRankBranch){.weight = parameter->value, .module = unique};
+    if (choice->has_branch[parameter->value]) return true; /* tied to one that has */
+    choice->has_branch[parameter->value] = true;
+    const char *module = unique_name(choice, module_of(choice->model, parameter));
+    low_rank->branches[low_rank->count++] = (LowRankBranch){.weight = parameter->value, .module = module};
     return true;
 }
 
@@ -160,13 +174,14 @@ static const char *last_component(ImportedModel *model, const ImportedParameter 
     return dot && dot[1] ? dot + 1 : module;
 }
 
-static bool refuse_target(const char *target, const Graph *graph, ImportedModel *model, Diagnostics *diagnostics)
+static bool refuse_target(const char *target, const Choice *choice, Diagnostics *diagnostics)
 {
     enum { MOST_LISTED = 40 };
+    ImportedModel *model = choice->model;
     Buffer names = {0};
     int listed = 0;
     for (size_t i = 0; i < model->parameter_count; i++) {
-        const ProductWeight weight = product_weight(graph, model->parameters[i].value);
+        const ProductWeight weight = choice->weights[model->parameters[i].value];
         const char *name = last_component(model, &model->parameters[i]);
         if (!weight.in || text_has_part(names.size ? buffer_text(&names) : "", name, ", ")) continue;
         if (++listed <= MOST_LISTED) buffer_print(&names, "%s%s", names.size ? ", " : "", name);
@@ -175,8 +190,8 @@ static bool refuse_target(const char *target, const Graph *graph, ImportedModel 
     char hint[2048];
     snprintf(hint, sizeof hint, "weights of matrix products are: %s", listed ? buffer_text(&names) : "none");
     buffer_free(&names);
-    return input_error(diagnostics, graph->file, hint, "--lora: the target '%s' matches no weight of a matrix product",
-                       target);
+    return input_error(diagnostics, choice->graph->file, hint,
+                       "--lora: the target '%s' matches no weight of a matrix product", target);
 }
 
 bool low_rank_choose(LowRank *low_rank, const LowRankSpec *spec, uint64_t seed, const Graph *graph,
@@ -187,16 +202,21 @@ bool low_rank_choose(LowRank *low_rank, const LowRankSpec *spec, uint64_t seed, 
                           .dropout = spec->dropout,
                           .seed = seed,
                           .branches = arena_new_array(&model->arena, LowRankBranch, model->parameter_count)};
+    Choice choice = {
+        graph,       model, low_rank, product_weights(graph), memory_allocate(graph->value_count * sizeof(bool)),
+        {NULL, 0, 0}};
     bool *used = memory_allocate(spec->target_count), *useful = memory_allocate(spec->target_count), ok = true;
     for (size_t i = 0; i < model->parameter_count; i++) {
         memset(used, 0, spec->target_count);
-        if (!is_meant(spec, &model->parameters[i], used) ||
-            !add_branch(low_rank, &model->parameters[i], graph, model, diagnostics))
+        if (!is_meant(spec, &model->parameters[i], used) || !add_branch(&choice, &model->parameters[i], diagnostics))
             continue;
         for (size_t t = 0; t < spec->target_count; t++) useful[t] |= used[t];
     }
     for (size_t t = 0; t < spec->target_count; t++)
-        if (!useful[t]) ok = refuse_target(spec->targets[t], graph, model, diagnostics);
+        if (!useful[t]) ok = refuse_target(spec->targets[t], &choice, diagnostics);
+    string_map_free(&choice.modules);
+    free(choice.weights);
+    free(choice.has_branch);
     free(used);
     free(useful);
     return ok;

@@ -41,7 +41,7 @@ static bool find_factor(MergedWeights *merged, const char *module, const char *f
 
 static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diagnostics *diagnostics)
 {
-    MergedBranch found = {.branch = *branch, .weight = product_weight(&merged->graph, branch->weight)};
+    MergedBranch found = {.branch = *branch, .weight = merged->weights[branch->weight]};
     int rank = merged->low_rank.rank;
     if (!find_factor(merged, branch->module, "lora_A", rank, found.weight.in, &found.a, diagnostics) ||
         !find_factor(merged, branch->module, "lora_B", found.weight.out, rank, &found.b, diagnostics))
@@ -65,6 +65,7 @@ bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankS
     *merged = (MergedWeights){.find = find, .context = context};
     graph_init(&merged->graph, path);
     if (!import(merged, path, spec, diagnostics)) return false;
+    merged->weights = product_weights(&merged->graph);
     merged->branches = arena_new_array(&merged->arena, MergedBranch, merged->low_rank.count);
     for (size_t i = 0; i < merged->low_rank.count; i++)
         if (!find_branch(merged, &merged->low_rank.branches[i], diagnostics)) return false;
@@ -74,6 +75,7 @@ bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankS
 void merged_weights_free(MergedWeights *merged)
 {
     for (size_t i = 0; i < merged->count; i++) free(merged->branches[i].merged);
+    free(merged->weights);
     graph_free(&merged->graph);
     imported_model_free(&merged->model);
     arena_free(&merged->arena);

@@ -18,7 +18,8 @@ typedef struct MergedWeights {
     Graph graph;
     ImportedModel model;
     LowRank low_rank;
-    FindTrained *find; /* where the trained values are */
+    ProductWeight *weights; /* of every value of the graph */
+    FindTrained *find;      /* where the trained values are */
     void *context;
     MergedBranch *branches; /* those that have trained values, in the model's order */
     size_t count;

@@ -54,7 +54,7 @@ static void add_saved(Adapter *adapter, const char *name)
 /* Modules store weights of matrix products as [out, in]. */
 static const void *as_in_module(Adapter *adapter, const ImportedParameter *parameter, TrainedTensor *tensor)
 {
-    ProductWeight weight = product_weight(&adapter->merged->graph, parameter->value);
+    ProductWeight weight = adapter->merged->weights[parameter->value];
     if (!weight.in || weight.transposed != parameter->transposed) return tensor->data;
     int64_t rows = tensor->shape.dim[0], columns = tensor->shape.dim[1];
     float *copy = arena_new_array(&adapter->arena, float, (size_t)(rows * columns));

@@ -67,10 +67,12 @@ static const char *shape_hint(Importer *importer)
 {
     const ImportedModel *model = importer->model;
     if (!model->dimension_count) return NULL;
+    enum { MOST_LISTED = 20 };
     const char *hint = "the open dimensions are";
-    for (size_t i = 0; i < model->dimension_count; i++)
+    for (size_t i = 0; i < model->dimension_count && i < MOST_LISTED; i++)
         hint = arena_format(&importer->arena, "%s%s %s=%lld", hint, i ? "," : "", model->dimensions[i].name,
                             (long long)model->dimensions[i].value);
+    if (model->dimension_count > MOST_LISTED) hint = arena_format(&importer->arena, "%s and others", hint);
     return arena_format(&importer->arena, "%s; change them with --dim %s=...", hint, model->dimensions[0].name);
 }
 

@@ -5,8 +5,9 @@
 
 typedef struct InputBinder {
     Importer *importer;
-    Buffer unbound; /* " --dim NAME=8" for each */
-    Buffer assumed; /* "NAME=8, " for each */
+    Buffer unbound;       /* " --dim NAME=8" for each */
+    Buffer assumed;       /* "NAME=8, " for each */
+    StringMap dimensions; /* the names that are bound, to their numbers in the model */
 } InputBinder;
 
 static bool refuse(const Importer *importer, const char *input, const char *hint, const char *problem)
@@ -49,8 +50,8 @@ static int64_t bind_dimension(InputBinder *binder, const char *name, const char 
     Importer *importer = binder->importer;
     ImportedModel *model = importer->model;
     const ImportOptions *options = importer->options;
-    const DimensionBinding *bound = find_binding(model->dimensions, model->dimension_count, name);
-    if (bound) return bound->value;
+    const uint32_t *bound = string_map_find(&binder->dimensions, name);
+    if (bound) return model->dimensions[*bound].value;
     const DimensionBinding *option = find_binding(options->dimensions, options->dimension_count, name);
     int64_t value = option ? option->value : given_extent(importer, input, rank, axis);
     if (axis == 0 && importer->graph->input_count == 0) {
@@ -65,6 +66,7 @@ static int64_t bind_dimension(InputBinder *binder, const char *name, const char 
     }
     if (value < 0) buffer_print(&binder->unbound, " --dim %s=8", name);
     DimensionBinding binding = {arena_string(&model->arena, name), value};
+    string_map_add(&binder->dimensions, binding.name, (uint32_t)model->dimension_count);
     array_push(model->dimensions, model->dimension_count, model->dimension_capacity, binding);
     return value;
 }
@@ -153,5 +155,6 @@ bool import_inputs(Importer *importer)
     warn_about_unused(importer);
     buffer_free(&binder.unbound);
     buffer_free(&binder.assumed);
+    string_map_free(&binder.dimensions);
     return ok;
 }

@@ -51,30 +51,37 @@ static void use_in_product(const Graph *graph, const Node *node, ProductWeight *
     weight->transposed = transposed;
 }
 
-ProductWeight product_weight(const Graph *graph, ValueId parameter)
+/* Input `i` of the node shows the weight. */
+static void use(const Graph *graph, NodeId number, int i, ProductWeight *weight)
 {
-    ProductWeight weight = {0};
+    const Node *node = graph_node(graph, number);
+    const char *known = weight->problem;
+    if (operator_has(node->op, IS_PRODUCT) && i == 1)
+        use_in_product(graph, node, weight);
+    else
+        weight->problem = operator_has(node->op, IS_LOOKUP) ? "is also a table that rows are looked up in"
+                                                            : "is used otherwise than as the right factor of products";
+    if (weight->problem && !known) weight->node = number;
+}
+
+ProductWeight *product_weights(const Graph *graph)
+{
+    ProductWeight *weights = memory_allocate(graph->value_count * sizeof *weights);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->op == OP_NONE || operator_has(node->op, IS_MOVEMENT)) continue;
         for (int i = 0; i < node->input_count; i++) {
-            if (!node->inputs[i] || parameter_behind(graph, node->inputs[i]) != parameter) continue;
-            const char *known = weight.problem;
-            if (operator_has(node->op, IS_PRODUCT) && i == 1)
-                use_in_product(graph, node, &weight);
-            else
-                weight.problem = operator_has(node->op, IS_LOOKUP)
-                                     ? "is also a table that rows are looked up in"
-                                     : "is used otherwise than as the right factor of products";
-            if (weight.problem && !known) weight.node = n;
+            ValueId parameter = node->inputs[i] ? parameter_behind(graph, node->inputs[i]) : 0;
+            if (parameter) use(graph, n, i, &weights[parameter]);
         }
     }
-    if (weight.problem) weight.in = weight.out = 0;
-    return weight;
+    for (ValueId v = 0; v < graph->value_count; v++)
+        if (weights[v].problem) weights[v].in = weights[v].out = 0;
+    return weights;
 }
 
 /* The weights whose product `value` is, perhaps with a bias added; 0 if it is something else. */
-static ValueId product_weights(const Graph *graph, ValueId value)
+static ValueId weights_of_product(const Graph *graph, ValueId value)
 {
     for (;;) {
         /* Of what no node makes: node 0, which has no operator. */
@@ -98,7 +105,7 @@ void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics)
         const Shape *shape = &graph_value(graph, table)->shape;
         for (size_t i = 0; table && shape->rank == 2 && shape->dim[0] >= LEAST_ROWS && i < graph->output_count; i++) {
             const Shape *output = &graph_value(graph, graph->outputs[i].value)->shape;
-            ValueId weights = product_weights(graph, graph->outputs[i].value);
+            ValueId weights = weights_of_product(graph, graph->outputs[i].value);
             if (!weights || weights == table || output->rank < 3 || output->dim[output->rank - 1] != shape->dim[0])
                 continue;
             diagnostics_warning(

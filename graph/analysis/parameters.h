@@ -20,6 +20,7 @@ typedef struct ProductWeight {
     NodeId node;         /* ... there */
 } ProductWeight;
 
-ProductWeight product_weight(const Graph *graph, ValueId parameter);
+/* Of every value, by its number, what it is as a parameter; free() it. */
+ProductWeight *product_weights(const Graph *graph);
 
 #endif

@@ -18,9 +18,9 @@ static ValueId add_parameter(Graph *graph, const char *name, int64_t rows, int64
     return graph_add_parameter(graph, name, DTYPE_F32, &shape, NULL);
 }
 
-static bool add_parameters(Graph *graph, const LowRank *low_rank, LowRankBranch *branch, Diagnostics *diagnostics)
+static bool add_parameters(Graph *graph, const LowRank *low_rank, LowRankBranch *branch, ProductWeight weight,
+                           Diagnostics *diagnostics)
 {
-    const ProductWeight weight = product_weight(graph, branch->weight);
     const Value *value = graph_value(graph, branch->weight);
     if (weight.problem) bug("'%s' can have no branch", value->name);
     if (!weight.in) return true; /* the loss does not depend on it */
@@ -81,23 +81,18 @@ static bool rebuild_product(const Builder *b, const LowRank *low_rank, const Low
     return true;
 }
 
-static const LowRankBranch *branch_of(const LowRank *low_rank, const Graph *graph, const Node *node)
-{
-    ValueId parameter = operator_has(node->op, IS_PRODUCT) ? parameter_behind(graph, node->inputs[1]) : 0;
-    for (size_t i = 0; parameter && i < low_rank->count; i++)
-        if (low_rank->branches[i].weight == parameter) return &low_rank->branches[i];
-    return NULL;
-}
-
 static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnostics)
 {
-    size_t count;
+    size_t count, values = graph->value_count;
+    const LowRankBranch **branches = memory_allocate(values * sizeof *branches); /* by the value of their weight */
+    for (size_t i = 0; i < low_rank->count; i++) branches[low_rank->branches[i].weight] = &low_rank->branches[i];
     Node *nodes = graph_take_nodes(graph, &count);
     bool ok = true;
     for (NodeId n = 1; n < count && ok; n++) {
         Node node = nodes[n];
         if (node.op == OP_NONE) continue;
-        const LowRankBranch *branch = branch_of(low_rank, graph, &node);
+        ValueId parameter = operator_has(node.op, IS_PRODUCT) ? parameter_behind(graph, node.inputs[1]) : 0;
+        const LowRankBranch *branch = parameter < values ? branches[parameter] : NULL;
         NodeOrigin origin = {.name = node.name, .layer = LAYER_NONE};
         Builder b = {.graph = graph, .origin = origin, .diagnostics = diagnostics};
         if (branch)
@@ -106,13 +101,20 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
             graph_push_node(graph, node);
     }
     free(nodes);
+    free(branches);
     return ok;
 }
 
 bool insert_low_rank(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
     LowRank *low_rank = options->low_rank;
-    for (size_t i = 0; low_rank && i < low_rank->count; i++)
-        if (!add_parameters(graph, low_rank, &low_rank->branches[i], diagnostics)) return false;
-    return !low_rank || rebuild(graph, low_rank, diagnostics);
+    if (!low_rank) return true;
+    ProductWeight *weights = product_weights(graph);
+    bool ok = true;
+    for (size_t i = 0; i < low_rank->count && ok; i++) {
+        LowRankBranch *branch = &low_rank->branches[i];
+        ok = add_parameters(graph, low_rank, branch, weights[branch->weight], diagnostics);
+    }
+    free(weights);
+    return ok && rebuild(graph, low_rank, diagnostics);
 }

@@ -4,17 +4,13 @@
 
 #include "graph/ops/add_node.h"
 
-/* A layer's own value for a parameter. */
+/* A layer's own value for a parameter, or its own copy of a carried value. */
 typedef struct Use {
-    ValueId parameter, value;
-    int layer;
+    ValueId value;
+    int layer, highest; /* the layer's number, and the highest so far */
+    size_t before;      /* 1 + the use of the same original before this one; 0: none */
+    size_t number;      /* among them, from 1 */
 } Use;
-
-/* A layer's own copy of a carried value. */
-typedef struct Copy {
-    ValueId original, copy;
-    int layer;
-} Copy;
 
 typedef struct Sharer {
     Graph *graph;
@@ -22,10 +18,9 @@ typedef struct Sharer {
     int *home; /* per value of a parameter: 1 + the first layer that uses it */
     Use *uses; /* by later layers */
     size_t count, capacity;
+    size_t *newest;      /* per value: 1 + its last use; 0: none */
     const bool *carried; /* [value], of the carried_count values that there were at first */
     size_t carried_count;
-    Copy *copies; /* of carried values, for later layers */
-    size_t copy_count, copy_capacity;
 } Sharer;
 
 static bool is_carried(const Sharer *sharer, ValueId value)
@@ -69,24 +64,40 @@ static bool find_homes(Sharer *sharer)
     return any;
 }
 
+/* Layers come in their order, mostly, so that few uses are looked at. */
+static ValueId find_use(const Sharer *sharer, ValueId original, int layer)
+{
+    for (size_t i = sharer->newest[original]; i && layer <= sharer->uses[i - 1].highest; i = sharer->uses[i - 1].before)
+        if (sharer->uses[i - 1].layer == layer) return sharer->uses[i - 1].value;
+    return 0;
+}
+
+static void add_use(Sharer *sharer, ValueId original, ValueId value, int layer)
+{
+    size_t before = sharer->newest[original];
+    Use use = {value, layer, layer, before, 1};
+    if (before) {
+        const Use *last = &sharer->uses[before - 1];
+        use.number = last->number + 1;
+        if (last->highest > layer) use.highest = last->highest;
+    }
+    array_push(sharer->uses, sharer->count, sharer->capacity, use);
+    sharer->newest[original] = sharer->count;
+}
+
 static ValueId value_in(Sharer *sharer, ValueId parameter, int layer)
 {
     Graph *graph = sharer->graph;
     if (sharer->home[parameter] == 1 + layer) return parameter;
-    int number = 2;
-    for (size_t i = 0; i < sharer->count; i++) {
-        const Use *use = &sharer->uses[i];
-        if (use->parameter != parameter) continue;
-        if (use->layer == layer) return use->value;
-        number++;
-    }
+    ValueId known = find_use(sharer, parameter, layer);
+    if (known) return known;
+    size_t newest = sharer->newest[parameter], number = newest ? sharer->uses[newest - 1].number + 2 : 2;
     const Value shared = *graph_value(graph, parameter);
-    const char *name = arena_format(&graph->arena, "%s (use %d)", shared.name, number);
+    const char *name = arena_format(&graph->arena, "%s (use %zu)", shared.name, number);
     ValueId value = graph_add_parameter(graph, name, shared.dtype, &shared.shape, shared.data);
     graph_value(graph, value)->parameter = parameter;
     graph_value(graph, value)->frozen = shared.frozen;
-    Use use = {parameter, value, layer};
-    array_push(sharer->uses, sharer->count, sharer->capacity, use);
+    add_use(sharer, parameter, value, layer);
     return value;
 }
 
@@ -101,10 +112,7 @@ static void copy_node(Sharer *sharer, const Node *node, int layer)
     if (!graph_add_node(sharer->graph, node->op, origin, inputs, node->input_count, node->attributes,
                         node->attribute_count, outputs, node->output_count, sharer->diagnostics))
         bug("'%s' cannot be computed twice", node->name);
-    for (int i = 0; i < node->output_count; i++) {
-        Copy copy = {node->outputs[i], outputs[i], layer};
-        array_push(sharer->copies, sharer->copy_count, sharer->copy_capacity, copy);
-    }
+    for (int i = 0; i < node->output_count; i++) add_use(sharer, node->outputs[i], outputs[i], layer);
 }
 
 /* What the layer reads for a value: itself, the layer's own value for a parameter, or a copy made of such. */
@@ -112,8 +120,8 @@ static ValueId copy_in(Sharer *sharer, ValueId value, int layer)
 {
     if (graph_value(sharer->graph, value)->role == ROLE_PARAMETER) return value_in(sharer, value, layer);
     if (!is_carried(sharer, value)) return value;
-    for (size_t i = 0; i < sharer->copy_count; i++)
-        if (sharer->copies[i].original == value && sharer->copies[i].layer == layer) return sharer->copies[i].copy;
+    ValueId known = find_use(sharer, value, layer);
+    if (known) return known;
     const Node node = *graph_node(sharer->graph, graph_value(sharer->graph, value)->producer);
     copy_node(sharer, &node, layer);
     return copy_in(sharer, value, layer);
@@ -142,10 +150,11 @@ void parameters_share(Graph *graph, const bool *carried, Diagnostics *diagnostic
     Sharer sharer = {.graph = graph,
                      .diagnostics = diagnostics,
                      .home = memory_allocate(graph->value_count * sizeof(int)),
+                     .newest = memory_allocate(graph->value_count * sizeof(size_t)),
                      .carried = carried,
                      .carried_count = graph->value_count};
     if (find_homes(&sharer)) rebuild(&sharer);
     free(sharer.home);
     free(sharer.uses);
-    free(sharer.copies);
+    free(sharer.newest);
 }

@@ -49,6 +49,18 @@ def chain(path, operator, count, shape, weights, **attributes):
     save(path, nodes, held, shape)
 
 
+def many(path, count):
+    """As many inputs, outputs and open dimensions."""
+    values = [[helper.make_tensor_value_info(f"{kind}{i}", TensorProto.FLOAT, [f"d{i}", 4]) for i in range(count)]
+              for kind in "xy"]
+    nodes = [helper.make_node("MatMul", [f"x{i}", "w"], [f"y{i}"]) for i in range(count)]
+    graph = helper.make_graph(nodes, "g", *values, [tensor("w", [4, 4], np.arange(16))])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+
+
 def check(path, *options):
     limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))  # noqa: E731
     result = subprocess.run([skycc, "check", path, *options], capture_output=True, text=True, preexec_fn=limit)
@@ -63,10 +75,15 @@ with tempfile.TemporaryDirectory() as scratch:
     chain("scalars.onnx", "Add", 200000, [1], lambda i: [i + 0.5])
     check("scalars.onnx")
     chain("weights.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16) + i)
-    for options in ((), ("--freeze", "w.1*")):
+    for options in ((), ("--freeze", "w.1*"), ("--lora", "r=2,targets=w")):
         check("weights.onnx", *options)
     chain("same.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16))
     check("same.onnx")
+    drawn = np.random.default_rng(1).normal(size=16)
+    chain("tied.onnx", "MatMul", 50000, [4, 4], lambda i: drawn)
+    check("tied.onnx", "--lora", "r=2,targets=w")
+    many("many.onnx", 50000)
+    check("many.onnx")
     # Files of 1 TB that hold nothing, and nothing but one number.
     sparse = tensor("w", [1 << 19, 1 << 19], location="w.bin")
     save("sparse.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [sparse], [1, 1 << 19])
