@@ -34,8 +34,8 @@ def is_clean(text):
                for character in text)
 
 
-def call(*arguments, crlf=False, mentions="forged", **options):
-    result = subprocess.run([skycc, *arguments], capture_output=True, stdin=subprocess.DEVNULL, **options)
+def call(*arguments, crlf=False, mentions="forged", program=None, **options):
+    result = subprocess.run([program or skycc, *arguments], capture_output=True, stdin=subprocess.DEVNULL, **options)
     for name, output in (("stdout", result.stdout), ("stderr", result.stderr)):
         if crlf:
             output = output.replace(b"\r\n", b"\n")
@@ -60,6 +60,79 @@ def graph(path, operator="Relu"):
         nodes, f"g{ODD}", [helper.make_tensor_value_info(f"in{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])],
         [helper.make_tensor_value_info(f"out{ODD}", TensorProto.FLOAT, [f"dim{ODD}", 4])], [weight])
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def written(path, crlf=False, mentions="forged"):
+    """A file for people."""
+    with open(path, "rb") as file:
+        text = file.read().replace(b"\r\n", b"\n") if crlf else file.read()
+    text = text.decode()
+    require(mentions in text, path, "does not say the name")
+    require(is_clean(text), path, [repr(line) for line in text.split("\n") if not is_clean(line)][:3])
+    require(not any(line.startswith(FORGED) for line in text.split("\n")), path, "is forged")
+
+
+def ranks():
+    """What stage programs say of names of the model, of its data and of files, and what is in the report and the log."""
+    loss = ("--loss", f"output:out{ODD}")
+    graph("scalar.onnx", operator="Relu")
+    model = onnx.load("scalar.onnx")
+    last = f"out{ODD}"
+    model.graph.node.append(helper.make_node("ReduceMean", [last], ["mean"], name="mean", keepdims=0))
+    model.graph.output.append(helper.make_tensor_value_info("mean", TensorProto.FLOAT, []))
+    onnx.save(model, "scalar.onnx")
+    loss = ("--loss", "output:mean")
+    made = call("compile", "scalar.onnx", "-d", "one.yaml", *loss, "--dim", f"dim{ODD}=2", "--microbatches", "1", "-o",
+                "job", "--report", "job.html", mentions=None)
+    require(made.returncode == 0, made.stderr)
+    written("job.html", mentions="bound")
+    train = dict(program="job/train")
+    good = np.random.default_rng(1).normal(size=(8, 4)).astype("f4")
+    safetensors_files.write("good.safetensors", {f"in{ODD}": good})
+    safetensors_files.write("none.safetensors", {"x": good})
+    safetensors_files.write("wide.safetensors", {f"in{ODD}": np.zeros((8, 5), "f4")})
+    safetensors_files.write("nan.safetensors", {f"in{ODD}": good * np.float32("inf")})
+    for name in ("none", "wide", "nan"):
+        result = call("--data", f"{name}.safetensors", "--steps", "2", mentions="forged" if name != "nan" else None,
+                      **train)
+        require(result.returncode != 0, name, result.stdout, result.stderr)
+    call("--data", f"absent{EVIL}", **train)
+    call("--data", "good.safetensors", "--log", f"absent{EVIL}/log.csv", "--steps", "1", **train)
+    call("--data", "good.safetensors", f"--{ODD}", **train)
+    os.mkdir(f"at{EVIL}")
+    kept = f"at{EVIL}/kept"
+    require(call("--data", "good.safetensors", "--checkpoint", kept, "--steps", "2", **train).returncode == 0, kept)
+    with open(f"{kept}/step-00000002/MANIFEST.json", "a") as file:
+        file.write(EVIL)
+    call("--data", "good.safetensors", "--checkpoint", kept, "--steps", "3", "--resume", **train)
+
+
+def federations():
+    """Names in federation.yaml, and what coordinator and members say of odd files."""
+    for name in ("paris", "coordinator"):
+        subprocess.run([skycc, "key", name], check=True, capture_output=True)
+    key = {name: open(f"{name}.pub").read().strip() for name in ("paris", "coordinator")}
+    for site, address, further in [(EVIL, "127.0.0.1:1", ""), (ODD, "127.0.0.1:1", ""), ("paris", EVIL, ""),
+                                   ("paris", ODD, ""), ("paris", "127.0.0.1:1", EVIL)]:
+        with open("f.yaml", "w") as file:
+            json.dump({"sites": [{"name": site, "cluster": "one.yaml", "key": key["paris"], "rows_per_step": 2}],
+                       "coordinator": {"address": address, "key": key["coordinator"]}, "rounds": 1, "local_steps": 1,
+                       "aggregate": "plain", **({further: 1} if further else {})}, file)
+        result = call("federate", "scalar.onnx", "-c", "f.yaml", "--loss", "output:mean", "--dim",
+                      f"dim{ODD}=2", "-o", "fed", mentions="forged" if further else None)
+        require(result.returncode in (1, 2), result.stdout, result.stderr)
+    with open("f.yaml", "w") as file:
+        json.dump({"sites": [{"name": "paris", "cluster": "one.yaml", "key": key["paris"], "rows_per_step": 2}],
+                   "coordinator": {"address": "127.0.0.1:1", "key": key["coordinator"]}, "rounds": 1,
+                   "local_steps": 1, "aggregate": "plain"}, file)
+    made = call("federate", "scalar.onnx", "-c", "f.yaml", "--loss", "output:mean", "--dim", f"dim{ODD}=2",
+                "-o", "fed", mentions=None)
+    require(made.returncode == 0, made.stderr)
+    os.rename("fed", f"fed{EVIL}")
+    call("coordinate", f"fed{EVIL}/coordinator", "--key", f"absent{EVIL}")
+    call("coordinate", f"fed{EVIL}/coordinator", "--log", f"absent{EVIL}/log")
+    call("--join", "--data", "good.safetensors", "--checkpoint", "joined", "--key", f"absent{EVIL}",
+         program=f"fed{EVIL}/paris/train")
 
 
 def models():
@@ -103,8 +176,12 @@ def plans():
     }
     with open("costs.json", "w") as file:
         json.dump(costs, file)
-    for report in ("text", "json", "html"):
+    for report in ("text", "json", "html", "svg"):
         call("plan", "--costs", "costs.json", "--report", report, "-o", "plan.json")
+    for report in ("html", "svg", "txt"):
+        call("plan", "--costs", "costs.json", "--report", f"report.{report}", "-o", "plan.json", mentions=None)
+        if os.path.exists(f"report.{report}"):
+            written(f"report.{report}")
     call("explain", "plan.json", mentions=None)
     call("verify", "plan.json", "--costs", "costs.json", mentions=None)
     call("diff", "plan.json", "plan.json", mentions=None)
@@ -144,6 +221,11 @@ def texts():
     call("import", "folder", "-o", "seqcls.onnx", mentions=None)
     call("predict", "folder", "--text", "w5 w6", crlf=True)
     call("predict", "seqcls.onnx", "--text", "w5 w6", crlf=True)
+    with open("rows.tsv", "wb") as file:
+        file.write(f"sentence\nw5 {ODD}\n".encode())
+    call("predict", "seqcls.onnx", "--tokenizer", "folder/vocab.txt", "--data", "rows.tsv", "--text", "sentence", "-o",
+         "rows.csv", mentions=None)
+    written("rows.csv", crlf=True)
     with open("labels.tsv", "wb") as file:
         file.write(b"sentence\tlabel\nw5\tone\x1b[31m\nw6\ttwo\xc2\x9b31m\nw7\tthree\xe2\x80\xae\n")
     call("tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "labels.tsv", "-o",
@@ -159,6 +241,8 @@ def texts():
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     models()
+    ranks()
+    federations()
     plans()
     texts()
 sys.exit(failed())
