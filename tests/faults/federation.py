@@ -71,11 +71,11 @@ class Party(Processes):
     def __init__(self, name, folder, command):
         super().__init__()
         self.name, self.folder, self.command, self.output = name, folder, command, f"{folder}/{name}.out"
-        self.run, self.code = None, None
+        self.run, self.code, self.is_unread = None, None, False
 
     def start(self):
         self.code = None
-        with open(self.output, "a", encoding="utf-8") as output:
+        with open("/dev/full" if self.is_unread else self.output, "a", encoding="utf-8") as output:
             # mpiexec passes on the end of its input, and fails if the programs have ended by then: this one does not
             # end.
             self.run = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=output, stderr=output,
@@ -104,6 +104,8 @@ class Party(Processes):
         return hit
 
     def said(self):
+        if not os.path.exists(self.output):
+            return ""
         with open(self.output, encoding="utf-8", errors="replace") as file:
             return file.read()
 
@@ -205,6 +207,22 @@ class FederationTrial:
             party.start()
         return hit
 
+    def start_twice(self, name):
+        """The same site in a second place, which is turned away, whether the first was there long or has just come."""
+        first = self.sites[name]
+        place = first.command.index("--checkpoint") + 1
+        command = [*first.command[:place], f"{self.folder}/twice-{name}", *first.command[place + 1 :]]
+        second = Party(f"twice-{name}", self.folder, command)
+        second.start()
+        self.wait_until(lambda: second.run.poll() is not None)
+        hit, said = second.run.poll() is not None, second.said()
+        second.kill()
+        if hit and (second.run.returncode != 6 or "runs in two places" not in said):
+            raise Wrong(f"a second start of {name} ends with {second.run.returncode}: {said[-800:]}")
+        shutil.rmtree(f"{self.folder}/twice-{name}", ignore_errors=True)
+        self.kills += hit
+        return hit
+
     def leave(self, names):
         for name in names:
             self.kills += self.sites[name].kill()
@@ -302,9 +320,11 @@ def hurt_waiting(trial, draw, most, kills):
     while trial.kills < most and trial.watch():
         end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)
         trial.wait_until(lambda: time.monotonic() > end)
-        victim = draw.choice(["coordinator", "site", "site", "member"])
+        victim = draw.choice(["coordinator", "site", "site", "member", "second start"])
         name = draw.choice(trial.form.sites)
-        if victim == "coordinator":
+        if victim == "second start":
+            kills.note("second start of a site", trial.start_twice(name))
+        elif victim == "coordinator":
             kills.note("coordinator", trial.kill_coordinator())
         else:
             kills.note("site" if victim == "site" else "site, but its stages", trial.kill_site(
@@ -312,6 +332,18 @@ def hurt_waiting(trial, draw, most, kills):
     trial.finish()
     trial.check()
     trial.compare()
+
+
+def hurt_unread(trial, draw, most, kills):
+    """What all of them print cannot be written."""
+    for party in trial.parties:
+        party.is_unread = True
+    trial.kills = most
+    trial.start()
+    trial.finish()
+    trial.check()
+    trial.compare()
+    kills.note("outputs that cannot be written", 1)
 
 
 def hurt_leaving(trial, draw, most, kills):
@@ -361,7 +393,7 @@ def hurt_federations(skycc, folder, wanted, seed):
         bench.run_undisturbed(form)
     for form in leaving:
         form.duration = waiting[0].duration
-    forms = [(form, hurt_waiting) for form in waiting] + [(form, hurt_leaving) for form in leaving]
+    forms = [(waiting[0], hurt_unread)] + [(form, hurt_waiting) for form in waiting] + [(form, hurt_leaving) for form in leaving]
     while kills.all() < wanted:
         form, hurt_it = forms[number % len(forms)]
         number += 1
