@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/safetensors.h"
+#include "driver/compile/model_origin.h"
 #include "driver/compile/head_loss.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/passes/passes.h"
@@ -100,6 +101,22 @@ static bool check_names(const TrainingModel *model, Diagnostics *diagnostics)
     return ok;
 }
 
+/* Whether the data set of --lengths could be trained on: what training only warns of is no news yet. */
+static bool check_lengths_data(const TrainingModel *model, const char *path, Diagnostics *diagnostics)
+{
+    SafeTensors data;
+    Arena arena = {0};
+    Diagnostics found = {0};
+    if (!safetensors_open(&data, path, diagnostics)) return false;
+    const DataOrigin origin = model_origin(&model->imported.onnx, model->source.file, &arena);
+    bool ok = data_origin_match(&data, path, &origin, NULL, &found);
+    if (!ok) diagnostics_append(diagnostics, &found);
+    diagnostics_free(&found);
+    safetensors_close(&data);
+    arena_free(&arena);
+    return ok;
+}
+
 bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
                            Diagnostics *diagnostics)
 {
@@ -110,6 +127,7 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     if (!optimizer_parse(&model->optimizer, options->optimizer ? options->optimizer : "adamw", diagnostics) ||
         !import_onnx(source, &model->imported, path, &options->import, diagnostics))
         return false;
+    if (options->lengths.data && !check_lengths_data(model, options->lengths.data, diagnostics)) return false;
     bool trains = options->train || options->differentiate || options->want_loss;
     if (trains && !options->loss && !head_loss(&model->imported.onnx, &model->loss, diagnostics)) return false;
     graph_verify(source);

@@ -147,7 +147,8 @@ static void add_windows(Job *job, const Answer *answer, size_t room)
     size_t count = job->texts[1].count, step = room - (size_t)job->options->stride, first = 0, end;
     do {
         end = count - first < room ? count : first + room;
-        const TokenIds texts[2] = {job->texts[0], {.items = job->texts[1].items + first, .count = end - first}};
+        const TokenIds texts[2] = {job->texts[0],
+                                   {.items = count ? job->texts[1].items + first : NULL, .count = end - first}};
         size_t row = examples->count, begin[2];
         job_add_example(job, texts, true, begin);
         *examples_at(examples, PART_ROW, row) = (int32_t)job->table_rows;

@@ -175,7 +175,8 @@ static bool are_whole(const LabelColumn *column)
     return true;
 }
 
-/* Numbers the names, of a column that is not fixed in byte order or, if all are whole numbers, in theirs, and prints them in their order. */
+/* Numbers the names, of a column that is not fixed in byte order or, if all are whole numbers, in theirs, and prints
+ * them in their order. */
 static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *list)
 {
     Name *sorted = memory_allocate((column->count + 1) * sizeof *sorted);

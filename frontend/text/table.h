@@ -42,8 +42,8 @@ typedef struct TableReader {
 
 /* "-": standard input. By suffix: .csv; .jsonl, .json or .ndjson; .conll, .bio or .iob2; else TSV. */
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics);
-/* Before the first row: the table is not UTF-8, but has this encoding, by the names of iconv. Reports an unknown name, and
- * what has not this encoding. */
+/* Before the first row: the table is not UTF-8, but has this encoding, by the names of iconv. Reports an unknown
+ * name, and what has not this encoding. */
 bool table_decode(TableReader *reader, const char *encoding);
 /* For JSON lines, before the first row: its fields are these members, in this order. The names are kept. */
 void table_select(TableReader *reader, const char *const *members, size_t count);

@@ -58,7 +58,7 @@ static void encode_word(TokenPipeline *pipeline, const char *word, size_t length
     *slot = (CachedWord){hash, (uint32_t)cache->texts.size, (uint32_t)length, (uint32_t)cache->ids.count,
                          (uint32_t)(ids->count - first)};
     buffer_append(&cache->texts, word, length);
-    append_ids(&cache->ids, ids->items + first, ids->count - first);
+    if (ids->count > first) append_ids(&cache->ids, ids->items + first, ids->count - first);
 }
 
 /* ---- added tokens ---- */

@@ -25,8 +25,8 @@ void tokenizer_free(Tokenizer *tokenizer);
 /* Appends the ids of `length` bytes of text, without framing. NULL; or what is wrong with the text, to come after its
  * name, when nothing was reported and some ids may have been appended. Not for two threads at once. */
 const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);
-/* Whether no token of the text reaches across byte `at`, which begins a character; *count: how many end before it. `ids`
- * are those of the whole text. */
+/* Whether no token of the text reaches across byte `at`, which begins a character; *count: how many end before it.
+ * `ids` are those of the whole text. */
 bool tokenizer_parts_at(Tokenizer *tokenizer, const char *text, size_t length, size_t at, const TokenIds *ids,
                         size_t *count);
 /* Whether a word by itself must have a blank in front to become the tokens that it has inside a text. */

@@ -42,8 +42,8 @@ static inline bool dataset_holds(const SkyTensor *input) { return input->fill <=
 
 /* Opens `path`, which must live as long, and checks every tensor that the program's stages read: present, one element
  * type for another without loss, the same number of rows, the shape the program was compiled for, ids and labels inside
- * their range. Labels are brought into the numbering of the model, or of the data set `like` (NULL: none), which is open,
- * as data_origin.h says. */
+ * their range. Labels are brought into the numbering of the model, or of the data set `like` (NULL: none), which is
+ * open, as data_origin.h says. */
 bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, const Dataset *like,
                   Diagnostics *diagnostics);
 void dataset_close(Dataset *dataset);

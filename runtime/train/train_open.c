@@ -45,12 +45,25 @@ static bool open_rows(Training *t, Dataset *dataset, const char *path, int64_t *
     return labelled_rows_open(labelled, t->world, t->program, dataset, path, *rows, diagnostics) && ok;
 }
 
+/* Sites see nothing of each other's data sets, only what the common model says. */
+static void warn_of_own_names(const Training *t, Diagnostics *diagnostics)
+{
+    const char *known = t->program->label_names, *names = safetensors_metadata(&t->data.file, "labels");
+    if (getenv(SKY_RECIPE_VARIABLE) && names && !(known && *known))
+        diagnostics_warning(diagnostics, PLACE_FILE(t->options->data),
+                            "name them in the model before skycc federate: skycc import or skycc head --labels DATA",
+                            "numbers its labels as %s, but the federation's model has no names for them: all sites "
+                            "must number them alike",
+                            names);
+}
+
 static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;
     bool ok = dataset_open(&t->data, options->data, t->program, NULL, diagnostics);
     if (ok && options->eval_data)
         dataset_open(&t->evaluation_data, options->eval_data, t->program, &t->data, diagnostics);
+    if (ok && t->data.read_count) warn_of_own_names(t, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
     if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);

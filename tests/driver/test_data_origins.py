@@ -17,6 +17,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+import federations  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from safetensors_files import read, write  # noqa: E402
 
@@ -131,9 +132,14 @@ def check_model():
     run(skycc, "import", "folder", "-o", "named.onnx")
     compile_model("named.onnx", "named")
     write("as-model.safetensors", {**read("two.safetensors"), "labels": np.array([0, 1, 0, 1], "i4")})
-    same("named", "two.safetensors", "as-model.safetensors", "those of the model: skycc takes them by their names (YES, NO)", data="two.safetensors")
+    same("named", "two.safetensors", "as-model.safetensors",
+         "those of the model: skycc takes them by their names (YES, NO)", data="two.safetensors")
     refused(evaluate("named", "two.safetensors"), "the label 'maybe'", "the model lacks", "YES, NO")
     refused(evaluate("named", "two.safetensors", "other.safetensors"), "another tokenizer than the model")
+    refused(subprocess.run([skycc, "compile", "named.onnx", "-d", "here.yaml", "-o", "packed", "--dim", "batch=4",
+                            "--dim", "seq=auto:8", "--microbatches", "1", "--lengths", "other.safetensors"],
+                           capture_output=True, text=True), "another tokenizer than named.onnx")
+    require(not os.path.exists("packed"), "a refused model is compiled")
     refused(subprocess.run([skycc, "predict", "named.onnx", "--data", "other.safetensors"], capture_output=True,
                            text=True), "another tokenizer than named.onnx")
     tokenize("foreign.safetensors", table("left", "right", "left", "right"))
@@ -147,6 +153,23 @@ def check_model():
                            capture_output=True, text=True), "the label 'maybe'")
 
 
+def check_federation():
+    """A site is told if nothing says that the others number labels alike."""
+    def said(model, folder):
+        os.mkdir(folder)
+        scene = federations.Scene(skycc, os.path.abspath(model), folder, {"oslo": (1, 8), "paris": (1, 8)}, 2)
+        result = scene.federate("out", "rounds: 1", "aggregate: plain", dims=("batch=4", "seq=8"))
+        require(result.returncode == 0, result.stdout)
+        with open(f"{folder}/out/oslo/federation.yaml") as file:
+            recipe = next(line for line in file if "recipe:" in line).split('"')[1]
+        return run(f"{folder}/out/oslo/train", "--data", "two.safetensors", "--steps", "1", "--quiet",
+                   env={**os.environ, "SKYCC_RECIPE": recipe}).stderr
+    tokenize("two.safetensors", table(*["yes", "no"] * 8))
+    require("must number them alike" in said("model.onnx", "open"), "labels without common names")
+    found = said("named.onnx", "closed")
+    require("alike" not in found and "those of the model" in found, found)
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     os.chdir(scratch)
     lines("vocab.txt", WORDS)
@@ -157,4 +180,5 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     check_columns()
     check_tokenizers()
     check_model()
+    check_federation()
 sys.exit(failed())

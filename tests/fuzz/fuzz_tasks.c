@@ -1,5 +1,5 @@
-/* Rows of words with tags, questions with answers, pairs and lists of labels: the first byte says which, and the form of
- * the table. */
+/* Rows of words with tags, questions with answers, pairs and lists of labels: the first byte says which, and the form
+ * of the table. */
 #include "frontend/text/text_dataset.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const DatasetOptions tasks[] = {
         {.task = DATASET_NER},
         {.task = DATASET_QA, .stride = 1},
-        {.task = DATASET_QA, .text_columns = "question,context", .label_column = "answer,start", .holdout = 1},
+        {.task = DATASET_QA, .text_columns = "question,context", .label_column = "answer,start"},
         {.task = DATASET_PAIRS, .text_columns = "a,b"},
         {.task = DATASET_MULTI_LABEL, .text_columns = "a", .label_column = "labels"},
         {.task = DATASET_COLUMNS, .text_columns = "a", .label_column = "labels"}};
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_file("rows", data + (size > 0), size - (size > 0));
     Tokenizer *tokenizer = tokenizer_open("vocab.txt", true, &diagnostics);
     DatasetSummary summary;
-    bool ok = dataset_tokenize(tokenizer, &options, "rows", "data.safetensors", &summary, &diagnostics);
+    bool ok = dataset_tokenize(tokenizer, &options, "rows", "-", &summary, &diagnostics);
     tokenizer_free(tokenizer);
     fuzz_end(ok, &diagnostics);
     return 0;

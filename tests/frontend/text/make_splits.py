@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/splits.golden.xz: what the `tokenizers` package makes of odd texts with the pre-tokenizers
-of today's language models, and with every behavior of Split. test_splits.py uses the same tokenizers and texts.
+"""Makes tests/data/tokenizers/splits.golden.xz: what the `tokenizers` package makes of odd texts with the
+pre-tokenizers of today's language models, and with every behavior of Split. test_splits.py uses the same tokenizers and
+texts.
 
     make_splits.py TOKENIZERS     needs the package tokenizers (0.23)
 """
@@ -24,10 +25,12 @@ SPLITS = {
     "previous-inverted": (r"\s", "MergedWithPrevious", True), "next-inverted": (r"\s", "MergedWithNext", True),
     "contiguous-inverted": (r"\h", "Contiguous", True),
 }
-WORDS = ["the", "cat's", "DON'T", "we'LL", "it'ſ", "naïve", "e\u0301te\u0301", "ΟΔΟΣ", "ǅungla", "ʰx", "½", "x²", "１２３４",
-         "12345", "漢字", "नमस्ते", "😀", "👩\u200d👧", "a_b", "--", "...", "://", "\t", "\n", "\r\n", "\n\n", " ", "  ", "    ",
-         "\u00a0", "\u3000", "\u180e", "\u0085", "\u2028", "\u200b", "\x1c", "\x00", "<|end|>", "▁", "Ġ", "camelCaseHTML",
-         "9.99$", "/path/to", "'", "''s", "Ⅳ", "①", "\u0301", "\ue000"]
+WORDS = [
+    "the", "cat's", "DON'T", "we'LL", "it'ſ", "naïve", "e\u0301te\u0301", "ΟΔΟΣ", "ǅungla", "ʰx", "½", "x²",
+    "１２３４", "12345", "漢字", "नमस्ते", "😀", "👩\u200d👧", "a_b", "--", "...", "://", "\t", "\n", "\r\n", "\n\n",
+    " ", "  ", "    ", "\u00a0", "\u3000", "\u180e", "\u0085", "\u2028", "\u200b", "\x1c", "\x00", "<|end|>",
+    "▁", "Ġ", "camelCaseHTML", "9.99$", "/path/to", "'", "''s", "Ⅳ", "①", "\u0301", "\ue000"
+]
 
 
 def texts():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Pre-tokenizers that are regular expressions (Llama 3, Qwen 2, o200k, Gemma, and all behaviors of Split) give the ids of
-the `tokenizers` package; an expression that takes too long, or that PCRE2 would read differently, is an error.
+"""Pre-tokenizers that are regular expressions (Llama 3, Qwen 2, o200k, Gemma, and all behaviors of Split) give the ids
+of the `tokenizers` package; an expression that takes too long, or that PCRE2 would read differently, is an error.
 
     tests/frontend/text/test_splits.py SKYCC TOKENIZERS
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""`skycc tokenize` of words with tags, questions with answers, pairs and lists of labels: token by token what the Hugging
-Face library makes of them (make_tasks.py), in every format of tables; and what is refused.
+"""`skycc tokenize` of words with tags, questions with answers, pairs and lists of labels: token by token what the
+Hugging Face library makes of them (make_tasks.py), in every format of tables; and what is refused.
 
     tests/frontend/text/test_tasks.py SKYCC TOKENIZERS
 """
