@@ -202,6 +202,13 @@ static void read_common(Reading *reading, HuggingFaceConfig *config)
 
 static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
 {
+    if (member(reading->root, "quantization_config"))
+        refuse(reading, "quantization_config", EXIT_UNSUPPORTED_OPERATOR, "import the folder of the original weights",
+               "quantised weights are not supported");
+    if (member(reading->root, "auto_map"))
+        refuse(reading, "auto_map", EXIT_UNSUPPORTED_OPERATOR,
+               "if the model is the library's own all the same, remove auto_map",
+               "the folder computes by code of its own, which skycc does not run");
     const char *kind = text(reading, "position_embedding_type", "absolute");
     if (strcmp(kind, "absolute") != 0)
         refuse(reading, "position_embedding_type", EXIT_UNSUPPORTED_OPERATOR, NULL,
@@ -245,8 +252,10 @@ static void read_modernbert(Reading *reading, HuggingFaceConfig *config)
         }
     }
     own->window = size(reading, "local_attention", 0, MOST_SIZE, 128) / 2;
+    own->window = size(reading, "sliding_window", 0, MOST_SIZE, own->window); /* the library's name of half of it */
     own->global_theta = theta(reading, "full_attention", "global_rope_theta", 160000);
-    own->local_theta = theta(reading, "sliding_attention", "local_rope_theta", 10000);
+    bool as_global = json_is_null(json_object_get(reading->root, "local_rope_theta"));
+    own->local_theta = theta(reading, "sliding_attention", "local_rope_theta", as_global ? own->global_theta : 10000);
     own->attention_bias = flag(reading, "attention_bias", false);
     own->mlp_bias = flag(reading, "mlp_bias", false);
     own->norm_bias = flag(reading, "norm_bias", false);
@@ -258,11 +267,11 @@ static void read_modernbert(Reading *reading, HuggingFaceConfig *config)
         refuse(reading, "num_attention_heads", EXIT_BAD_INPUT, NULL, "rotary positions need heads of an even width");
 }
 
-/* "pos_att_type" is an array, or a text with bars between. */
+/* "pos_att_type" is an array, or a text with bars between, in which the library reads capitals as small letters. */
 static bool attends(Reading *reading, const char *kind)
 {
     const json_t *list = member(reading->root, "pos_att_type");
-    if (json_is_string(list)) return strstr(json_string_value(list), kind) != NULL;
+    if (json_is_string(list)) return strcasestr(json_string_value(list), kind) != NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *item = json_string_value(json_array_get(list, i));
         if (item && strcmp(item, kind) == 0) return true;

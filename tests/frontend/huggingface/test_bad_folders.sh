@@ -85,6 +85,10 @@ folder relative 'config["position_embedding_type"] = "relative_key"'
 refuse 3 'position_embedding_type' -- relative
 folder decoder 'config["is_decoder"] = True'
 refuse 3 'decoders are not supported' -- decoder
+folder quantised 'config["quantization_config"] = {"load_in_8bit": True}'
+refuse 3 'quantization_config: quantised weights are not supported' -- quantised
+folder own 'config["auto_map"] = {"AutoModel": "modeling.Own"}'
+refuse 3 'auto_map: the folder computes by code of its own' -- own
 folder long && head -c 5000000 /dev/zero >long/config.json
 refuse 1 'config.json: error: is longer than' -- long
 

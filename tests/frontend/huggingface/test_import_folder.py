@@ -94,7 +94,37 @@ def compare_family(name):
     require("drop" not in result.stderr, name, "--dropout:", result.stderr)
 
 
+def outputs_with(name, folder, **changes):
+    """Of the folder with other members in config.json; a member that is Ellipsis is left out."""
+    shutil.copytree(f"{data}/{name}", folder)
+    with open(f"{folder}/config.json") as file:
+        config = {**json.load(file), **changes}
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump({key: value for key, value in config.items() if value is not ...}, file)
+    for command in (("import", folder, *HEADS["seqcls"], "-o", f"{folder}.onnx"),
+                    ("run", f"{folder}.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "-o",
+                     f"{folder}.out")):
+        result = call(*command)
+        require(result.returncode == 0, name, changes, result.stderr)
+    return safetensors_files.read(f"{folder}.out")["out/logits"]
+
+
+def compare_spellings():
+    """Members that the library reads in several ways."""
+    for name, changes, same in (
+        ("modernbert", {"local_attention": ..., "sliding_window": 1}, {"local_attention": 2}),
+        ("modernbert", {"rope_parameters": ..., "global_rope_theta": 50, "local_rope_theta": None},
+         {"rope_parameters": ..., "global_rope_theta": 50, "local_rope_theta": 50}),
+        ("deberta-v2", {"pos_att_type": "C2P"}, {"pos_att_type": ["c2p"]}),
+    ):
+        found, expected, former = (outputs_with(name, f"spelling-{name}-{len(os.listdir('.'))}", **config)
+                                   for config in (changes, same, {}))
+        require(np.array_equal(found, expected), name, changes, "gives", found, "not", expected)
+        require(not np.array_equal(found, former), name, changes, "changes nothing")
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(4) as pool:
     os.chdir(scratch)
     list(pool.map(compare_family, sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))))
+    compare_spellings()
 sys.exit(failed())
