@@ -168,8 +168,6 @@ static const char *default_loss(const Builder *b)
 {
     const Graph *graph = b->graph;
     if (loss_is_scalar(graph, loss_find_output(graph, "loss"))) return "output:loss";
-    if (loss_find_output(graph, "start_logits") && loss_find_output(graph, "end_logits"))
-        return "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions";
     const Shape *shape = &graph_value(graph, loss_default_output(graph))->shape;
     if (shape->rank > 1 && shape->dim[shape->rank - 1] > 1) return "cross-entropy";
     loss_refuse(b, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");

@@ -206,17 +206,6 @@ def question_inputs(rows):
             "token_type_ids": integers(2, (rows, LENGTH))}
 
 
-def check_default_of_questions():
-    """Without --loss, a model that finds answers is trained for the mean of both cross-entropies."""
-    places = {name: integers(LENGTH, BATCH) for name in ("start_positions", "end_positions")}
-    write("inputs.safetensors", question_inputs(BATCH) | places)
-    shell(SKYCC, "run", QA, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--grad")
-    results = read("out.safetensors")
-    losses = [cross_entropy()(torch.from_numpy(results[f"out/{name}_logits"]), places[f"{name}_positions"])
-              for name in ("start", "end")]
-    close("the default loss of questions", results["loss"], (losses[0] + losses[1]).numpy() / 2, 1e-5)
-
-
 def with_own_loss():
     """The token classifier with a scalar output `loss`, the mean square of its logits."""
     model = load(TOKCLS)
@@ -346,7 +335,6 @@ with tempfile.TemporaryDirectory() as folder:
         check_training("bce+mse:logits:scores", {"labels": integers(2, (ROWS, LENGTH, 3), 0.3),
                                                  "scores": numbers((ROWS, LENGTH, 3), 0.3)}, False)
         check_parts_of_batches()
-        check_default_of_questions()
     check_left_out_row()
     check_embeddings("contrastive:start_logits:end_logits", contrastive(0.05))
     check_embeddings("contrastive:start_logits:end_logits:0.5", contrastive(0.5))
