@@ -173,7 +173,8 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
     return ok;
 }
 
-/* Whether a directory can take the place of `name`: not of the working directory, nor where a file system is mounted. */
+/* Whether a directory can take the place of `name`: not of the working directory, nor where a file system is
+ * mounted. */
 static bool check_place(const char *path, const char *name, Diagnostics *diagnostics)
 {
     static const char hint[] = "name a directory in it";

@@ -12,8 +12,8 @@
  *
  * --bf16 multiplies factors rounded to bf16, on AMX tiles or by VDPBF16PS; --pairs by VDPBF16PS even where there are
  * tiles. The peak is that of the instruction, reordering and rounding count, and no library is compared: exits 0 if the
- * means of NN, NT and TN are at least 0.85 of the peak of VDPBF16PS, or 0.30 of that of AMX. With --target-cpu, a processor that this one can stand in for, the peak is that of its
- * vectors. */
+ * means of NN, NT and TN are at least 0.85 of the peak of VDPBF16PS, or 0.30 of that of AMX. With --target-cpu, a
+ * processor that this one can stand in for, the peak is that of its vectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,13 +5,14 @@
  *             payload
  *   reply     "SKYF", u8 2, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
  *
- * The place says where the site runs (site_starts.h). Requests: ask (no payload; the session that the site is in, so that one that was started again is known by it),
- * answer (of a phase of aggregate/sum_messages.h; an offer has the site's metrics in front, an update is as many
- * answers as it has pieces, update_pieces.h), model (u64 first element, u64 count), alive (while the site trains). Replies: wait (to a question: u64
- * how many rounds there were when the site last was in one); tell (answer this phase; payload what it takes, of updates
- * with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the
- * site runs elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round
- * of a reply is the coordinator's: a site that lags has missed a round, and takes the model. */
+ * The place says where the site runs (site_starts.h). Requests: ask (no payload; the session that the site is in, so
+ * that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the
+ * site's metrics in front, an update is as many answers as it has pieces, update_pieces.h), model (u64 first
+ * element, u64 count), alive (while the site trains). Replies: wait (to a question: u64 how many rounds there were
+ * when the site last was in one); tell (answer this phase; payload what it takes, of updates with u64 how many
+ * pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the site runs
+ * elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply is the
+ * coordinator's: a site that lags has missed a round, and takes the model. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 

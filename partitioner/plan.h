@@ -186,8 +186,8 @@ typedef struct Plan {
     /* Where the number, or that of the rows to pack, was chosen: the fraction by which twice as many would raise the
      * rows trained per second; -1: no plan was found for twice as many. 0 where the number was given. */
     double microbatches_gain;
-    /* 0, or: orders that keep so many micro-batches in flight at most were looked for, since nothing fits with as many as
-     * 1F1B keeps, or nothing that is as fast; memory and bound are about those. */
+    /* 0, or: orders that keep so many micro-batches in flight at most were looked for, since nothing fits with as
+     * many as 1F1B keeps, or nothing that is as fast; memory and bound are about those. */
     int in_flight_limit;
     int layer_count;
     PlanStage *stages;
@@ -238,8 +238,8 @@ ScheduleTraits plan_schedule_traits(PlanSchedule schedule);
 int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the objective */
 /* What plans are chosen by: the simulated step, or the period where that is the objective. */
 int64_t plan_chosen_ns(const Plan *plan);
-/* The objective of the allocation with the least objective that was found: the plan's own, or one that the plan is close to
- * by the objective and faster than in simulation. */
+/* The objective of the allocation with the least objective that was found: the plan's own, or one that the plan is
+ * close to by the objective and faster than in simulation. */
 int64_t plan_optimum_ns(const Plan *plan);
 
 /* The deterministic text of plan.json. */

@@ -1,4 +1,5 @@
-/* skycc import: a Hugging Face folder becomes an ONNX graph. skycc head: an encoder that is an ONNX graph gets a head. */
+/* skycc import: a Hugging Face folder becomes an ONNX graph. skycc head: an encoder that is an ONNX graph gets a
+ * head. */
 #include "driver/commands/commands.h"
 #include "frontend/huggingface/add_head.h"
 #include "frontend/huggingface/import_folder.h"

@@ -29,8 +29,8 @@ typedef struct PlannedModel {
     RowSamples rows;     /* where rows share lines (model.graph.packing) */
     BatchChoice batch;   /* how the rows of a step were cut, where that was chosen */
     int microbatches;    /* what plans are laid out for, or PLAN_MICROBATCHES_AUTO */
-    double
-        rows_gain; /* where rows share lines: what twice the rows of a step would bring (plan.microbatches_gain); 0: was not asked */
+    /* Where rows share lines: what twice the rows of a step would bring (plan.microbatches_gain); 0: was not asked. */
+    double rows_gain;
     Profile profile;
     bool profiled; /* it was read */
     Costs costs;

@@ -32,8 +32,8 @@ typedef struct RemoteCommand {
 } RemoteCommand;
 
 /* Runs it. ssh asks nobody anything, gives a host 10 s to answer, and one that answers no more up after a minute; a
- * host whose shell says nothing is given up after patience_ms: where that is what happened, status is 255. Errors (EXIT_RUN_FAILED): it cannot be started. Safe to call from several
- * threads. */
+ * host whose shell says nothing is given up after patience_ms: where that is what happened, status is 255. Errors
+ * (EXIT_RUN_FAILED): it cannot be started. Safe to call from several threads. */
 bool remote_run(RemoteCommand *command, Diagnostics *diagnostics);
 void remote_free(RemoteCommand *command);
 /* The last line that it printed on standard error, without control characters, in the arena; NULL if there is none. */

@@ -14,8 +14,8 @@ typedef struct TrainedValues {
     size_t frozen_count;
 } TrainedValues;
 
-/* Opens a directory of checkpoints (DIR/best if it belongs to the run, else its newest step), one step of it, or a safetensors file. `path` must outlive the
- * values. Free them in any case. */
+/* Opens a directory of checkpoints (DIR/best if it belongs to the run, else its newest step), one step of it, or a
+ * safetensors file. `path` must outlive the values. Free them in any case. */
 bool trained_values_open(TrainedValues *values, const char *path, Diagnostics *diagnostics);
 void trained_values_free(TrainedValues *values);
 

@@ -28,7 +28,8 @@ typedef struct TableSurvey {
     size_t rows;
 } TableSurvey;
 
-/* Reads all tables, which are one, in this encoding (NULL: UTF-8): their columns must have the same names. Free it in any case. */
+/* Reads all tables, which are one, in this encoding (NULL: UTF-8): their columns must have the same names. Free it
+ * in any case. */
 bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *encoding, Diagnostics *diagnostics);
 void table_survey_free(TableSurvey *survey);
 SurveyColumn *table_survey_column(const TableSurvey *survey, const char *name); /* NULL: there is none */

@@ -84,9 +84,9 @@ bool choose_parameters(Importer *importer);
  * branches. False after reporting malformed branches or too many nodes. */
 bool expand_branches(Importer *importer);
 
-/* widen.c: half-precision weights (FLOAT16, BFLOAT16) are trained as float32. Where a model has some, all of its tensors
- * of these types become float32 while it is imported, so that nothing is computed with fewer digits than are kept.
- * Export writes weights back in their own type. */
+/* widen.c: half-precision weights (FLOAT16, BFLOAT16) are trained as float32. Where a model has some, all of its
+ * tensors of these types become float32 while it is imported, so that nothing is computed with fewer digits than are
+ * kept. Export writes weights back in their own type. */
 
 /* Sets importer->widens, with a warning, if a weight on the way to an output is of half precision. */
 void choose_widening(Importer *importer);

@@ -43,7 +43,7 @@ void begin_node(OnnxNode *node);
 /* Imports the node; false after reporting. */
 bool normalize_node(OnnxNode *node);
 
-/* ---- Errors: return false. A node reports its first one only; after it emitters do nothing, and the rule fails ---- */
+/* ---- Errors: return false. A node reports its first one; after it emitters do nothing, and the rule fails ---- */
 
 static inline Place onnx_place(const OnnxNode *node)
 {

@@ -49,9 +49,8 @@ typedef struct Advice {
     bool given; /* false: the plan was not made by an allocator that seeks the best, or leaves nothing to ask */
     AdviceWithout *without; /* of every kind of device that is used, the least needed first; at most a dozen */
     int without_count;
-    AdviceChange changes
-        [ADVICE_CHANGES +
-         1]; /* and what advice_add_microbatches adds: the most helpful first, at most one of a kind while there are others */
+    /* The most helpful first, at most one of a kind while there are others; and what advice_add_microbatches adds. */
+    AdviceChange changes[ADVICE_CHANGES + 1];
     int change_count;
     int tried; /* changes that were examined */
 } Advice;

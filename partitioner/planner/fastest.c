@@ -28,8 +28,8 @@ Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allo
 static int64_t rounds_of(const Problem *p) { return (int64_t)p->rounds + 1; }
 
 /* A time that no order of the first stages beats, whatever follows after them. Half of a split backward can be put
- * off until everything is on its way back, where only the first stage's backward, which is never split, counts. *there: when the first
- * micro-batch leaves the last of these stages. */
+ * off until everything is on its way back, where only the first stage's backward, which is never split, counts.
+ * *there: when the first micro-batch leaves the last of these stages. */
 static int64_t order_bound_of(const Problem *p, const Allocation *a, int64_t *there)
 {
     int64_t bound = 0, back = 0, n = rounds_of(p);

@@ -215,10 +215,10 @@ static Fastest search_fastest(const Planner *planner, const Problem *problem, co
     return fastest;
 }
 
-/* The optimum of the objective gives its place to an allocation that is faster in simulation: for periods, to one of the
- * same period. For steps, to the fastest of all where all can be looked at. Else to the fastest within two percent of
- * the optimum, or to one that is faster than that by more than two percent. False: the chosen one needs less in flight
- * than the problem asks about, so the question changes. */
+/* The optimum of the objective gives its place to an allocation that is faster in simulation: for periods, to one of
+ * the same period. For steps, to the fastest of all where all can be looked at. Else to the fastest within two
+ * percent of the optimum, or to one that is faster than that by more than two percent. False: the chosen one needs
+ * less in flight than the problem asks about, so the question changes. */
 static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
                            Allocation *chosen, int *in_flight_limit)
 {

@@ -27,8 +27,8 @@ static int64_t least_work(const Problem *p, int layer)
     return least;
 }
 
-/* With the layer that suits it best of those that take at least so long: others count for nothing, as what they take has
- * little to do with a device's speed. */
+/* With the layer that suits it best of those that take at least so long: others count for nothing, as what they take
+ * has little to do with a device's speed. */
 static double speed_of(const Problem *p, int type, int64_t least)
 {
     double speed = 0;

@@ -1,6 +1,7 @@
 /* Hashes of tensors of data sets that were read and checked before, in the user's cache folder: a large data set is not
- * read whole at every start. An entry holds for the file with that device, inode, size and times, which nobody can change
- * without changing one of them. Without a folder that this user alone can write, nothing is kept; that is no error. */
+ * read whole at every start. An entry holds for the file with that device, inode, size and times, which nobody can
+ * change without changing one of them. Without a folder that this user alone can write, nothing is kept; that is no
+ * error. */
 #ifndef RUNTIME_STORAGE_HASH_CACHE_H
 #define RUNTIME_STORAGE_HASH_CACHE_H
 

@@ -115,7 +115,8 @@ def test_memory():
     require(re.search(said, printed(*limited)), "no smaller micro-batch is advised where memory is short")
     require(": --batch 32, without" in printed(*limited, "--report", "html"), "the report as HTML does not advise it")
     changes = json.loads(run(*limited, "--report", "json").stdout)["changes_that_help"]
-    require("microbatches" in [change["kind"] for change in changes], f"the report as JSON does not advise it: {changes}")
+    require("microbatches" in [change["kind"] for change in changes],
+            f"the report as JSON does not advise it: {changes}")
     error = run(*command, "--dim", "batch=8", "--microbatches", "4", code=4).stderr
     rows = re.search(r"micro-batches of (\d+) rows? would be enough: --batch 32", error)
     require(rows, f"no micro-batch that fits is named: {error}")
@@ -165,7 +166,8 @@ def test_packed():
     chosen, text = plan("--batch", "24", **shape)
     require(chosen["rows"]["batch"] == 24 and chosen["batch"]["rows"] == 24, f"a step has other rows: {chosen['rows']}")
     require(re.search(r"Micro-batches: [0-9.]+ on average for 24 rows \(tried at least 1, ", text), text)
-    forced = {count: plan("--batch", "24", "--microbatches", str(count), **shape)[0]["step_s"] for count in (1, 2, 4, 8)}
+    forced = {count: plan("--batch", "24", "--microbatches", str(count), **shape)[0]["step_s"]
+              for count in (1, 2, 4, 8)}
     require(chosen["step_s"] <= min(forced.values()), f"{chosen['step_s']} s is slower than one of {forced}")
     default = plan(**shape)[0]
     require(default["rows"]["batch"] == 32, f"the default has {default['rows']['batch']} rows")

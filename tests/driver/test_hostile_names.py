@@ -73,7 +73,7 @@ def written(path, crlf=False, mentions="forged"):
 
 
 def ranks():
-    """What stage programs say of names of the model, of its data and of files, and what is in the report and the log."""
+    """What stage programs say of names of the model, of its data and of files; what is in the report and the log."""
     loss = ("--loss", f"output:out{ODD}")
     graph("scalar.onnx", operator="Relu")
     model = onnx.load("scalar.onnx")

@@ -189,7 +189,8 @@ def exports():
     run("low/train", "--data", "d.safetensors", "--steps", "1", "--quiet", "--checkpoint", "lower")
     state = {name: content(f"lower/step-00000001/{name}") for name in os.listdir("lower/step-00000001")}
     for place in ("lower", "lower/step-00000001", "lower/step-00000001/MANIFEST.json", "m.onnx", "c.yaml"):
-        result = subprocess.run([skycc, "export", "m.onnx", "lower", "--adapter", place], capture_output=True, text=True)
+        result = subprocess.run([skycc, "export", "m.onnx", "lower", "--adapter", place],
+                                capture_output=True, text=True)
         require(result.returncode != 0, place, result.stderr)
     require({name: content(f"lower/step-00000001/{name}") for name in os.listdir("lower/step-00000001")} == state,
             "the checkpoint is replaced")
@@ -236,7 +237,8 @@ aggregate: plain
             require(content(path) == before, log, "is replaced")
             if log != path:
                 os.remove(log)
-    require(not os.path.exists("joined") or not os.listdir("joined"), "something was written before --log was looked at")
+    require(not os.path.exists("joined") or not os.listdir("joined"),
+            "something was written before --log was looked at")
 
 
 with tempfile.TemporaryDirectory() as scratch:

@@ -393,7 +393,8 @@ def hurt_federations(skycc, folder, wanted, seed):
         bench.run_undisturbed(form)
     for form in leaving:
         form.duration = waiting[0].duration
-    forms = [(waiting[0], hurt_unread)] + [(form, hurt_waiting) for form in waiting] + [(form, hurt_leaving) for form in leaving]
+    forms = [(waiting[0], hurt_unread)] + [(form, hurt_waiting) for form in waiting]
+    forms += [(form, hurt_leaving) for form in leaving]
     while kills.all() < wanted:
         form, hurt_it = forms[number % len(forms)]
         number += 1

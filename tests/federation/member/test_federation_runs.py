@@ -308,7 +308,8 @@ def check_two_places():
     began = time.monotonic()
     text = call("twice/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "twice-again", *TRAINING,
                 code=6)
-    require("this site runs in two places, and the one that came first stays" in text and "hint: end this one" in text and "paris" in text,
+    require("this site runs in two places, and the one that came first stays" in text and
+            "hint: end this one" in text and "paris" in text,
             text)
     require(time.monotonic() - began < 20, f"the second start ends at once, not after {time.monotonic() - began} s")
     text = call(SKYCC, "coordinate", "twice/coordinator", "--listen", "localhost:*", code=6)
