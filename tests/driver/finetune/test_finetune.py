@@ -99,11 +99,13 @@ def check_evaluation():
         row = scores["classes"][number]
         both = sum(a == b == kind for a, b in zip(kinds, found))
         require(row["label"] == kind and row["rows"] == kinds.count(kind), row)
-        require(abs(row["precision"] * found.count(kind) - both) + abs(row["recall"] * kinds.count(kind) - both) < 1e-9, row)
+        missed = abs(row["precision"] * found.count(kind) - both) + abs(row["recall"] * kinds.count(kind) - both)
+        require(missed < 1e-9, row)
         require([sum(a == kind and b == other for a, b in zip(kinds, found)) for other in sorted(KINDS)] ==
                 scores["confusion"][number], "confusion of", kind)
     write_table("typo.csv", ["review", "kind"], [("The screen is great.", "goood")])
-    for arguments, reason in ((["typo.csv"], "did you mean 'good'?"), (["absent.csv"], "cannot open"), ([], "one table")):
+    cases = (["typo.csv"], "did you mean 'good'?"), (["absent.csv"], "cannot open"), ([], "one table")
+    for arguments, reason in cases:
         result = subprocess.run([skycc, "evaluate", "run", *arguments], capture_output=True, text=True)
         require(result.returncode in (1, 2) and reason in result.stderr, arguments, result.stderr)
 
@@ -183,7 +185,8 @@ def check_mistakes():
     with open("remote.yaml", "w") as file:
         file.write("devices: [{name: far, host: far.invalid, memory: 1GiB}]\n")
     script = finetune("model", "reviews.csv", "-o", "none", "-d", "remote.yaml", "--dry-run")
-    require("skycc deploy none/programs --data none/data/train.safetensors" in script and "far.invalid" in script, script)
+    require("skycc deploy none/programs --data none/data/train.safetensors" in script, script)
+    require("far.invalid" in script, script)
     text = finetune("model", "reviews.csv", "-o", "long", "--max-length", "600", "--dry-run")
     require("length        24   tokens per row" in text and "no more positions" in text, text)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""skycc finetune finds out from the columns what to train for: every task from its table to a prediction and to metrics,
-and the messages where columns do not say it.
+"""skycc finetune finds out from the columns what to train for: every task from its table to a prediction and to
+metrics, and the messages where columns do not say it.
 
     tests/driver/finetune/test_finetune_tasks.py SKYCC FOLDERS
 
@@ -75,7 +75,8 @@ def check_labels():
     rows = [(text, generator.randint(0, 1), generator.randint(0, 1)) for text in TEXTS]
     write_table("flags.csv", ["text", "rude", "long"], rows)
     finetune("flags.csv", "flags")
-    write_lines("lists.jsonl", [{"text": text, "labels": ["rude"] * rude + ["long"] * long} for text, rude, long in rows])
+    write_lines("lists.jsonl", [{"text": text, "labels": ["rude"] * rude + ["long"] * long}
+                                for text, rude, long in rows])
     finetune("lists.jsonl", "lists")
     for folder in ("flags", "lists"):
         require(setting("head", folder) == "multilabel:2", folder, setting("head", folder))
@@ -106,7 +107,8 @@ def check_words():
         require(one.read() == other.read(), "the same words in another form give other weights")
 
     finetune("plain.txt", "mlm")
-    require(setting("task", "mlm") == "mlm" and "perplexity" in metrics("mlm") or metrics("mlm")["loss"], metrics("mlm"))
+    found = metrics("mlm")
+    require(setting("task", "mlm") == "mlm" and ("perplexity" in found or found["loss"]), found)
     require(len(predict("mlm", "--text", "the [MASK] is great")) == 5, "no five pieces for a mask")
 
 
@@ -140,7 +142,8 @@ def check_pairs():
         run(skycc, "run", "single.onnx", "--inputs", "one.safetensors", "-o", "single.safetensors")
         alone = safetensors_files.read("single.safetensors")["out/embedding"]
         require(np.abs(found[f"out/embedding{suffix}"] - alone).max() < 1e-5, "embedding" + suffix, "is another")
-    require(-1 <= float(predict("apart", "--text", "great", "--text2", "awful")[0]["similarity"]) <= 1.0001, "no similarity")
+    similarity = float(predict("apart", "--text", "great", "--text2", "awful")[0]["similarity"])
+    require(-1 <= similarity <= 1.0001, similarity)
     result = run(skycc, "compile", "single.onnx", "-d", "apart/cluster.yaml", "-o", "none", "--dim", "seq=9", code=2)
     require("--head pairs:mean" in result.stderr, result.stderr)
 
