@@ -105,7 +105,6 @@ static void print_summary(const Report *report, Buffer *buffer)
     buffer_print(buffer, "<dl>\n");
     print_fact(buffer, "step time (simulated)", report_seconds(plan->simulated_step_ns, text));
     print_fact(buffer, step ? "objective: step" : "step", report_seconds(plan->step_ns, text));
-    if (samples) print_fact(buffer, "worst sampled step", report_seconds(plan->worst_step_ns, text));
     print_fact(buffer, step ? "period" : "objective: period", report_seconds(plan->period_ns, text));
     snprintf(text, sizeof text, "%.1f %%", 100 * plan->bubble);
     print_fact(buffer, "devices idle", text);

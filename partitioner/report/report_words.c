@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "partitioner/certificate.h"
 #include "partitioner/crossings.h"
+#include "partitioner/schedule/simulate.h"
 
 /* Appends to a sentence; what does not fit is left out. */
 static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -223,8 +224,11 @@ const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE])
     char bound[REPORT_TEXT], from[REPORT_TEXT];
     text[0] = '\0';
     if (plan->lower_bound_ns > certified && plan->certificate)
-        add(text, "The certificate proves the bound up to %s. From there to %s it rests on the solver's search.",
-            report_seconds(certified, from), report_seconds(plan->lower_bound_ns, bound));
+        add(text,
+            "The certificate proves the bound up to %s, %.3g%% less. From there to %s it rests on the solver's search.",
+            report_seconds(certified, from),
+            100.0 * (double)(plan->lower_bound_ns - certified) / (double)plan->lower_bound_ns,
+            report_seconds(plan->lower_bound_ns, bound));
     else if (plan->lower_bound_ns > certified)
         add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
     return text;
@@ -349,6 +353,20 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
     return text;
 }
 
+/* A step with so many micro-batches that all have all lines. */
+static int64_t simulate_whole(const Plan *plan, int microbatches)
+{
+    Simulation simulation;
+    Diagnostics ignored = {0};
+    int64_t step = 0;
+    if (plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
+        step = row_samples_whole(&plan->rows, simulation.step_ns);
+        simulation_free(&simulation);
+    }
+    diagnostics_free(&ignored);
+    return step;
+}
+
 const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
 {
     char step[REPORT_TEXT], worst[REPORT_TEXT], padded[REPORT_TEXT];
@@ -363,8 +381,9 @@ const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
         plan->microbatches);
     if (!plan->infeasible)
         add(text, "Expected step time: %s (worst of %d sampled steps: %s; if every row had %u tokens: %s). ",
-            report_seconds(plan->step_ns, step), row_samples_steps(rows), report_seconds(plan->worst_step_ns, worst),
-            rows->packing.longest, report_seconds(plan->padded_step_ns, padded));
+            report_seconds(plan->simulated_step_ns, step), row_samples_steps(rows),
+            report_seconds(simulate_whole(plan, row_samples_worst(rows)), worst), rows->packing.longest,
+            report_seconds(simulate_whole(plan, plan->microbatches), padded));
     add(text, "Padding: %.1f%% of the tokens computed (%.1f%% without packing).", 100 * row_samples_padding(rows),
         100 * row_samples_padded(rows));
     return text;

@@ -126,11 +126,41 @@ static void no_step_is_below_the_bound(void **state)
     assert_true(plans > 300 && reached > plans / 3 && idle > 200);
 }
 
+/* Steps of packed rows differ; what to expect is the simulated mean, in every report. */
+static void the_step_time_is_simulated(void **state)
+{
+    int differ = 0;
+    (void)state;
+    for (int seed = 0; seed < 40; seed++) {
+        Costs costs;
+        Plan plan = {0};
+        Diagnostics diagnostics = {0};
+        Buffer text = {0};
+        char expected[80], seconds[REPORT_TEXT];
+        random_costs(&costs, WITH_UPDATE, (uint64_t)seed + 610000);
+        random_samples(&costs);
+        assert_true(plan_make(&plan, &costs, &PLAN_REQUEST_DEFAULT, &diagnostics));
+        report_print(&(Report){.plan = &plan, .costs = &costs}, "text", &text);
+        report_seconds(plan.simulated_step_ns, seconds);
+        snprintf(expected, sizeof expected, "\nStep time: %s (simulated", seconds);
+        assert_non_null(strstr(buffer_text(&text), expected));
+        snprintf(expected, sizeof expected, "Expected step time: %s (worst", seconds);
+        assert_non_null(strstr(buffer_text(&text), expected));
+        differ += plan.simulated_step_ns != plan.step_ns;
+        buffer_free(&text);
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    assert_true(differ > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_devices_have_a_reason),
         cmocka_unit_test(no_step_is_below_the_bound),
+        cmocka_unit_test(the_step_time_is_simulated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
