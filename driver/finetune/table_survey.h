@@ -36,7 +36,8 @@ SurveyColumn *table_survey_column(const TableSurvey *survey, const char *name); 
 /* "a, b and c", as many as a message has room for; in the survey's arena. */
 const char *table_survey_names(TableSurvey *survey);
 
-/* The tokens of every row of one or two columns (`apart`: of the longer one) with their frame, ascending; malloc'ed. NULL after reporting. */
+/* The tokens of every row of one or two columns (`apart`: of the longer one) with their frame, ascending; malloc'ed.
+ * NULL after reporting. */
 uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables, const char *encoding,
                                const char *const *columns, size_t count, bool apart, Tokenizer *tokenizer,
                                Diagnostics *diagnostics);

@@ -208,26 +208,26 @@ static Fastest search_fastest(const Planner *planner, const Problem *problem, co
     double deadline = watch_seconds(planner->watch) + planner->seconds / 100;
     Fastest fastest = fastest_create(problem, keeper_device(planner), deadline, chosen);
     fastest.most_ns = most_ns;
-    fastest.limits &= problem->objective == PLAN_OBJECTIVE_STEP;
+    fastest.limits &= problem->objective == PLAN_OBJECTIVE_STEP && problem->in_flight_limit > 0;
     for (int a = PLAN_OPTIMAL; a >= 0; a--)
         if (c->known[a]) fastest_offer(&fastest, &c->allocation[a]);
     fastest_search(&fastest);
     return fastest;
 }
 
-/* The optimum of the objective gives its place to an allocation that is faster in simulation: for periods, to one of
- * the same period. For steps, to the fastest of all where all can be looked at. Else to the fastest within two
- * percent of the optimum, or to one that is faster than that by more than two percent. False: the chosen one needs
- * less in flight than the problem asks about, so the question changes. */
+/* Of the allocations with the optimum of the objective, the fastest in simulation. Where memory keeps steps from
+ * filling the pipeline, the objective is not their time: then the fastest of all where all can be looked at, else the
+ * fastest within two percent of the optimum, or one that is faster than that by more than two percent. False: the
+ * chosen one needs less in flight than the problem asks about, so the question changes. */
 static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
                            Allocation *chosen, int *in_flight_limit)
 {
     enum { PART = 50 };
-    Allocation any = allocation_create(arena, problem);
     int64_t optimum = c->result.value;
-    bool step = problem->objective == PLAN_OBJECTIVE_STEP;
-    Fastest near = search_fastest(planner, problem, c, step ? optimum + optimum / PART : optimum, chosen);
-    if (step) {
+    bool by_simulation = problem->objective == PLAN_OBJECTIVE_STEP && problem->in_flight_limit > 0;
+    Fastest near = search_fastest(planner, problem, c, by_simulation ? optimum + optimum / PART : optimum, chosen);
+    if (by_simulation) {
+        Allocation any = allocation_create(arena, problem);
         Fastest far = search_fastest(planner, problem, c, INT64_MAX, &any);
         if (far.complete || near.step_ns - far.step_ns > near.step_ns / PART) {
             allocation_copy(chosen, &any);

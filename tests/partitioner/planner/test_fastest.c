@@ -1,4 +1,5 @@
-/* The plan is the allocation whose schedule takes least in simulation, and a relaxed question has no slower answer. */
+/* Of the allocations with the objective's optimum, the plan is the one whose schedule takes least in simulation, and a
+ * relaxed question has no worse answer. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@ typedef struct Brute {
     const Problem *problem;
     Allocation part;
     bool used[8];
-    int64_t least, optimum; /* simulated; of the objective */
+    int64_t optimum, least; /* of the objective; the least simulated step of the allocations that have it */
 } Brute;
 
 static void try_all(Brute *b, int start)
@@ -33,8 +34,10 @@ static void try_all(Brute *b, int start)
         if (!value.fits) return;
         Plan plan;
         plan_build(&plan, p, &b->part, PLAN_OPTIMAL);
-        if (plan.simulated_step_ns < b->least) b->least = plan.simulated_step_ns;
-        if (value.step < b->optimum) b->optimum = value.step;
+        if (value.step < b->optimum || (value.step == b->optimum && plan.simulated_step_ns < b->least)) {
+            b->optimum = value.step;
+            b->least = plan.simulated_step_ns;
+        }
         plan_free(&plan);
         return;
     }
@@ -51,9 +54,9 @@ static void try_all(Brute *b, int start)
     }
 }
 
-static void no_allocation_is_faster(void **state)
+static void no_optimum_is_faster(void **state)
 {
-    int plans = 0, others = 0, limited = 0;
+    int plans = 0, limits = 0;
     (void)state;
     for (int seed = 0; seed < 300; seed += STEP) {
         Costs costs;
@@ -74,26 +77,24 @@ static void no_allocation_is_faster(void **state)
         brute.part = allocation_create(&arena, &problem);
         try_all(&brute, 0);
         assert_true(found || brute.least == INT64_MAX);
-        /* With fewer micro-batches in flight than brute force knows of, a plan may be faster, but not slower. */
-        if (found && (plan.simulated_step_ns > brute.least ||
-                      (plan.in_flight_limit == 0 &&
-                       (plan.simulated_step_ns != brute.least || plan_optimum_ns(&plan) != brute.optimum))))
-            fail_msg("seed %d: %lld, not %lld; the optimum is %lld, not %lld", seed, (long long)plan.simulated_step_ns,
-                     (long long)brute.least, (long long)plan_optimum_ns(&plan), (long long)brute.optimum);
+        bool limited = plan.in_flight_limit > 0; /* brute force knows only of pipelines that are filled */
+        if (found && (limited ? brute.least < INT64_MAX
+                              : plan.simulated_step_ns != brute.least || plan_value_ns(&plan) != brute.optimum))
+            fail_msg("seed %d: %lld, not %lld; the objective is %lld, not %lld", seed,
+                     (long long)plan.simulated_step_ns, (long long)brute.least, (long long)plan_value_ns(&plan),
+                     (long long)brute.optimum);
         Verified verified;
         if (found && !plan_verify(&verified, &plan, &costs, false, &diagnostics)) fail_msg("seed %d: refused", seed);
         plans += found;
-        others += found && plan_value_ns(&plan) > plan_optimum_ns(&plan);
-        limited += plan.in_flight_limit > 0;
+        limits += limited;
         problem_free(&problem);
         plan_free(&plan);
         arena_free(&arena);
         costs_free(&costs);
         diagnostics_free(&diagnostics);
     }
-    print_message("%d plans, %d of them faster than the objective's optimum, %d with fewer in flight\n", plans, others,
-                  limited);
-    assert_true(plans > 250 / STEP && others > 15 / STEP && (limited > 0 || STEP > 1));
+    print_message("%d plans, %d with fewer in flight\n", plans, limits);
+    assert_true(plans > 250 / STEP);
 }
 
 /* ---- relaxed questions ---- */
@@ -123,7 +124,7 @@ static void expect_no_slower(Answer relaxed, Answer restricted, const char *what
     if (!restricted.found) return;
     compared++;
     bool same = relaxed.in_flight_limit == restricted.in_flight_limit;
-    if (!relaxed.found || relaxed.simulated > restricted.simulated || (same && relaxed.optimum > restricted.optimum))
+    if (!relaxed.found || (same && relaxed.optimum > restricted.optimum))
         fail_msg("seed %d, %s: %lld ns (objective %lld), and %lld (%lld) where that is asked for", seed, what,
                  (long long)relaxed.simulated, (long long)relaxed.optimum, (long long)restricted.simulated,
                  (long long)restricted.optimum);
@@ -255,7 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twice_as_many_do_not_fit),
         cmocka_unit_test(a_forged_optimum_is_refused),
-        cmocka_unit_test(no_allocation_is_faster),
+        cmocka_unit_test(no_optimum_is_faster),
         cmocka_unit_test(a_relaxed_question_has_no_slower_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,7 +69,7 @@ static int most_that_fit(const Costs *costs, bool open)
 
 /* ---- the planner ---- */
 
-static int quicker, rescued, impossible, loops, certified;
+static int rescued, impossible, loops, certified;
 
 static void check_plan(const Plan *plan, const Costs *costs, int k)
 {
@@ -106,8 +106,7 @@ static void as_few_fewer_as_it_takes(void **state)
         request.schedule = PLAN_1F1B;
         if (found != (most > 0)) fail_msg("plan %d: found %d, but %d in flight fit", k, found, most);
         if (plan_make(&plain, &costs, &request, &ignored)) {
-            assert_true(plan.simulated_step_ns <= plain.simulated_step_ns);
-            quicker += plan.in_flight_limit > 0;
+            assert_int_equal(plan.in_flight_limit, 0);
         } else if (found) {
             if (plan.in_flight_limit < 1 || plan.in_flight_limit > most)
                 fail_msg("plan %d: %d, not %d", k, plan.in_flight_limit, most);
@@ -127,11 +126,9 @@ static void as_few_fewer_as_it_takes(void **state)
         diagnostics_free(&diagnostics);
         diagnostics_free(&ignored);
     }
-    print_message(
-        "%d plans only with fewer in flight, %d around loops; %d certified; %d times nothing fits; %d plans are "
-        "quicker with fewer\n",
-        rescued, loops, certified, impossible, quicker);
-    assert_true(quicker > 10 && rescued > 100 && loops > 25 && impossible > 100 && certified > rescued / 2);
+    print_message("%d plans only with fewer in flight, %d around loops; %d certified; %d times nothing fits\n", rescued,
+                  loops, certified, impossible);
+    assert_true(rescued > 100 && loops > 25 && impossible > 100 && certified > rescued / 2);
 }
 
 int main(void)
