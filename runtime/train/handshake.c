@@ -1,5 +1,6 @@
 #include "runtime/train/handshake.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ typedef struct Card {
     uint32_t rank, rank_count, total_stage_count, microbatch_count, microbatch_size;
     Hash model, plan, recipe, weights;
     uint64_t options[MOST_AGREED]; /* that ranks must agree on, in the order of the table */
-    char device[64];
+    char device[128]; /* its name, and that of its site where there are several */
 } Card;
 
 static Hash hash_text(const char *text) { return hash_bytes(text, strlen(text)); }
@@ -36,7 +37,8 @@ static Card make_card(const SkyProgram *program, const TrainingOptions *options)
                  .plan = hash_text(program->plan_hash),
                  .recipe = hash_text(program->recipe_hash),
                  .weights = hash_text(program->weights_hash)};
-    strncpy(card.device, program->device_name, sizeof card.device - 1);
+    const char *site = program->site_count ? program->site_names[program->site] : "";
+    snprintf(card.device, sizeof card.device, "%.60s%s%.50s", program->device_name, *site ? ", site " : "", site);
     const OptionSet *set = &training_option_set;
     for (size_t i = 0, count = 0; i < set->count; i++) {
         if (!set->rows[i].agreed) continue;

@@ -55,6 +55,7 @@ static void load(TrainingModel *model, bool tall, const char *optimizer)
     assert_true(bert_write(&config, file.path, &diagnostics));
     assert_true(training_model_load(model, tall ? file.path : tied_model, &options, &diagnostics));
     unlink(file.path);
+    diagnostics_free(&diagnostics);
 }
 
 static void subject_open(Subject *subject, const TrainingModel *model, int first, int last, int threads)
@@ -67,6 +68,7 @@ static void subject_open(Subject *subject, const TrainingModel *model, int first
     if (!threads) threads = 1; /* interpreted */
     assert_true(
         execution_open(&subject->execution, &subject->program.program, threads, local_program_interpret, &diagnostics));
+    diagnostics_free(&diagnostics);
 }
 
 static void subject_close(Subject *subject)

@@ -458,7 +458,8 @@ def test_cut():
 
 
 def test_killed():
-    """Site c is killed while its link stands still, started again, and all go on from a checkpoint."""
+    """Site c is killed while its link stands still, started again, and all go on from a checkpoint, which is whole some
+    steps after its own."""
     options = ["--steps", "12", "--checkpoint-every", "2"]
 
     def kill(relay, processes):
@@ -467,7 +468,7 @@ def test_killed():
         relay.mended.set()
         processes["c"] = start("three", "c", [*options, "--resume"])
 
-    run_sites("three", "abbc", options, ("a", 700000), kill)
+    run_sites("three", "abbc", options, ("a", 1500000), kill)
     check_same("three", "abbc", 12)
     audits = check_audits("three", "abbc", whole=False)
     assert audits["c"]["starts"] == 2 and audits["c"]["cut_short"] == 1, audits["c"]
@@ -504,6 +505,8 @@ def test_reasons():
     assert "site b ended the run: rank" in output_of("two", "a"), output_of("two", "a")
     say_where("two", "aabb", lambda site: [*steps, "--data", "other"] if site == "b" else steps,
               (1, [f"has {ROWS} rows for rank 0, but {ROWS // 2} for rank", "2 b"]))
+    say_where("two", "aabb", lambda site: [*steps, "--seed", "7"] if site == "b" else steps,
+              (2, ["--seed", ", site b) ", ", site a)"]))
 
     forget("two", "aabb")
     set_addresses("two", "aabb")
