@@ -12,7 +12,7 @@ typedef struct Card {
     uint32_t rank, rank_count, total_stage_count, microbatch_count, microbatch_size;
     Hash model, plan, recipe, weights;
     uint64_t options[MOST_AGREED]; /* that ranks must agree on, in the order of the table */
-    char device[128]; /* its name, and that of its site where there are several */
+    char device[128];              /* its name, and that of its site where there are several */
 } Card;
 
 static Hash hash_text(const char *text) { return hash_bytes(text, strlen(text)); }
