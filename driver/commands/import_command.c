@@ -21,24 +21,18 @@ static bool name_labels(Head *head, const Options *options, Arena *arena, Diagno
                        (long long)head->labels);
 }
 
-bool import_command(const Options *options, Diagnostics *diagnostics)
+/* Imports a folder, or puts a head on a graph. */
+static bool run(const Options *options, bool imports, Diagnostics *diagnostics)
 {
     Arena arena = {0};
     Head head;
     FILE *summary = options->quiet ? NULL : stderr;
     bool ok = name_labels(&head, options, &arena, diagnostics) &&
-              folder_import(options->folder, options->output, &head, options->seed, summary, diagnostics);
+              (imports ? folder_import(options->folder, options->output, &head, options->seed, summary, diagnostics)
+                       : head_add(options->model, options->output, &head, options->seed, summary, diagnostics));
     arena_free(&arena);
     return ok;
 }
 
-bool head_command(const Options *options, Diagnostics *diagnostics)
-{
-    Arena arena = {0};
-    Head head;
-    FILE *summary = options->quiet ? NULL : stderr;
-    bool ok = name_labels(&head, options, &arena, diagnostics) &&
-              head_add(options->model, options->output, &head, options->seed, summary, diagnostics);
-    arena_free(&arena);
-    return ok;
-}
+bool import_command(const Options *options, Diagnostics *diagnostics) { return run(options, true, diagnostics); }
+bool head_command(const Options *options, Diagnostics *diagnostics) { return run(options, false, diagnostics); }

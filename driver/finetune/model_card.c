@@ -22,15 +22,9 @@ static const struct {
     {"mlm", "fill-mask"},
 };
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static void print_head(Buffer *text, const Settings *settings)
 {
-    const char *task = settings->of[SETTING_TASK].value, *model = base_name(settings->of[SETTING_MODEL].value);
+    const char *task = settings->of[SETTING_TASK].value, *model = setting_base_name(settings->of[SETTING_MODEL].value);
     buffer_print(text, "---\nlibrary_name: transformers\n");
     for (size_t i = 0; i < sizeof pipelines / sizeof *pipelines; i++)
         if (strcmp(pipelines[i].task, task) == 0) buffer_print(text, "pipeline_tag: %s\n", pipelines[i].pipeline);
@@ -43,7 +37,8 @@ static bool print_table(Buffer *text, const char *what, const char *path, Diagno
     Sha256Text hash;
     uint64_t bytes;
     if (!sha256_file(path, &hash, &bytes, diagnostics)) return false;
-    text_format(text, "| %s | %s | %llu | `%s` |\n", what, base_name(path), (unsigned long long)bytes, hash.digits);
+    text_format(text, "| %s | %s | %llu | `%s` |\n", what, setting_base_name(path), (unsigned long long)bytes,
+                hash.digits);
     return true;
 }
 
@@ -79,7 +74,8 @@ static void print_settings(Buffer *text, Settings *settings)
     buffer_print(text, "\n## Settings\n\n| setting | value |\n|---|---|\n");
     for (SettingKey key = SETTING_TASK; key < SETTING_COUNT; key++) {
         const char *value = settings_joined(settings, key, ',');
-        if (value) text_format(text, "| %s | %s |\n", setting_word(key), value[0] == '/' ? base_name(value) : value);
+        if (value)
+            text_format(text, "| %s | %s |\n", setting_word(key), value[0] == '/' ? setting_base_name(value) : value);
     }
 }
 

@@ -124,35 +124,11 @@ static void print_fact(const RunReport *report, const char *name, const char *fo
     buffer_print(report->page, "</dd></div>\n");
 }
 
-/* A table that scrolls by itself; heads with '#' in front are of numbers. */
-static void open_table(const RunReport *report, const char *caption, const char *const *heads, int count)
-{
-    buffer_print(report->page,
-                 "<div class=wide tabindex=0 role=region aria-label=\"%s\"><table>\n<caption>%s</caption>", caption,
-                 caption);
-    buffer_print(report->page, "<thead><tr>");
-    for (int i = 0; i < count; i++) {
-        bool number = heads[i][0] == '#';
-        buffer_print(report->page, "<th scope=col%s>", number ? " class=n" : "");
-        print_text(report, heads[i] + number);
-        buffer_print(report->page, "</th>");
-    }
-    buffer_print(report->page, "</tr></thead>\n<tbody>\n");
-}
-
-static void close_table(const RunReport *report) { buffer_print(report->page, "</tbody></table></div>\n"); }
-
 static void print_cell(const RunReport *report, const char *tag, const char *text)
 {
     buffer_print(report->page, "<%s>", tag);
     print_text(report, text);
     buffer_print(report->page, "</%.2s>", tag);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 static void print_head(const RunReport *report)
@@ -162,7 +138,7 @@ static void print_head(const RunReport *report)
                                          [RUN_ENDED] = "Finished",
                                          [RUN_BROKE_OFF] = "Interrupted: go on with skycc finetune --resume"};
     const Setting *task = &report->settings->of[SETTING_TASK];
-    const char *model = base_name(report->settings->of[SETTING_MODEL].value);
+    const char *model = setting_base_name(report->settings->of[SETTING_MODEL].value);
     buffer_print(report->page, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
                                "content=\"width=device-width,initial-scale=1\">\n<link rel=icon href=\"data:,\">\n");
     if (report->state == RUN_PREPARES || report->state == RUN_TRAINS)
@@ -195,8 +171,9 @@ static void print_summary(const RunReport *report)
     double step = measured_step(report), planned, seconds = last_value(report, SECONDS);
     planned = json_number_value(json_object_get(report->plan, "simulated_step_s"));
     buffer_print(report->page, "<dl>\n");
-    if (report->metrics) {
-        double value = json_number_value(json_object_get(report->metrics, metric));
+    const json_t *measured = json_object_get(report->metrics, metric);
+    if (json_is_number(measured)) {
+        double value = json_number_value(measured);
         print_fact(report, metric, strcmp(metric, "accuracy") == 0 ? "%.2f%%" : "%.4f",
                    strcmp(metric, "accuracy") == 0 ? 100 * value : value);
     }
@@ -236,7 +213,7 @@ static void print_classes(const RunReport *report)
     size_t i;
     if (!json_array_size(classes)) return;
     buffer_print(report->page, "<h2>Labels of the evaluation set</h2>\n");
-    open_table(report, "How well each label is found", heads, 5);
+    drawing_open_table(report->page, "How well each label is found", 0, heads, 5);
     json_array_foreach(classes, i, class)
     {
         buffer_print(report->page, "<tr>");
@@ -247,7 +224,7 @@ static void print_classes(const RunReport *report)
         buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
                      (long long)json_integer_value(json_object_get(class, "rows")));
     }
-    close_table(report);
+    drawing_close_table(report->page);
 }
 
 static void print_confusion(const RunReport *report)
@@ -262,8 +239,8 @@ static void print_confusion(const RunReport *report)
         const char *name = json_string_value(json_object_get(json_array_get(classes, i), "label"));
         heads[i + 1] = arena_format(&report->settings->arena, "#%s", name ? name : "");
     }
-    open_table(report, "Confusion: rows with the label at the left, by the label that was predicted", heads,
-               (int)count + 1);
+    drawing_open_table(report->page, "Confusion: rows with the label at the left, by the label that was predicted", 0,
+                       heads, (int)count + 1);
     json_array_foreach(rows, i, row)
     {
         int64_t sum = 0;
@@ -275,7 +252,7 @@ static void print_confusion(const RunReport *report)
                                                       (long long)json_integer_value(cell));
         buffer_print(report->page, "</tr>\n");
     }
-    close_table(report);
+    drawing_close_table(report->page);
 }
 
 static void print_worst(const RunReport *report)
@@ -286,7 +263,7 @@ static void print_worst(const RunReport *report)
     if (!json_array_size(worst)) return;
     buffer_print(report->page, "<h2>Worst errors</h2>\n<p class=soft>Texts as the tokenizer sees them. finetune "
                                "--no-texts leaves them out.</p>\n");
-    open_table(report, "Rows of the evaluation set with the largest losses", heads, 4);
+    drawing_open_table(report->page, "Rows of the evaluation set with the largest losses", 0, heads, 4);
     json_array_foreach(worst, i, item)
     {
         static const char *const keys[] = {"label", "predicted"};
@@ -305,7 +282,7 @@ static void print_worst(const RunReport *report)
         buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
                      (long long)json_integer_value(json_object_get(item, "row")));
     }
-    close_table(report);
+    drawing_close_table(report->page);
 }
 
 /* ---- Devices ---- */
@@ -358,9 +335,9 @@ static void print_devices(const RunReport *report)
                  "href=\"programs/report.html\">plan report</a> has the details and what other devices would "
                  "bring.</p>\n",
                  number_of(report->plan, "microbatches"), 100 * number_of(report->plan, "bubble"));
-    open_table(report, "Planned: one row per device", heads, 5);
+    drawing_open_table(report->page, "Planned: one row per device", 0, heads, 5);
     json_array_foreach(ranks, i, rank) print_device(report, rank);
-    close_table(report);
+    drawing_close_table(report->page);
 }
 
 static void print_advice(const RunReport *report)
@@ -390,7 +367,7 @@ static void print_settings(const RunReport *report)
 {
     static const char *const heads[] = {"setting", "value", "why"};
     buffer_print(report->page, "<h2>Settings</h2>\n");
-    open_table(report, "What skycc finetune decided", heads, 3);
+    drawing_open_table(report->page, "What skycc finetune decided", 0, heads, 3);
     for (SettingKey key = SETTING_MODEL; key < SETTING_COUNT; key++) {
         const Setting *setting = &report->settings->of[key];
         if (!setting->value) continue;
@@ -400,7 +377,7 @@ static void print_settings(const RunReport *report)
         print_cell(report, "td class=long", setting->reason ? setting->reason : "");
         buffer_print(report->page, "</tr>\n");
     }
-    close_table(report);
+    drawing_close_table(report->page);
 }
 
 bool run_report_write(Settings *settings, const char *run, const char *part, RunState state, Diagnostics *diagnostics)

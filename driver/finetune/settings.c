@@ -19,6 +19,12 @@ static const struct {
 
 const char *setting_word(SettingKey key) { return keys[key].word; }
 
+const char *setting_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 void settings_set(Settings *settings, SettingKey key, const char *value, const char *reason, ...)
 {
     Setting *setting = &settings->of[key];

@@ -62,6 +62,7 @@ typedef struct Settings {
 } Settings;
 
 const char *setting_word(SettingKey key);
+const char *setting_base_name(const char *path); /* what is after the last slash */
 /* Sets a value, copied; `reason` (NULL: none) and what follows as printf has them. An empty value unsets it. */
 void settings_set(Settings *settings, SettingKey key, const char *value, const char *reason, ...)
     __attribute__((format(printf, 4, 5)));

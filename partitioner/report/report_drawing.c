@@ -47,6 +47,24 @@ void drawing_name(Buffer *buffer, const char *name, int room)
     buffer_print(buffer, "\u2026");
 }
 
+/* ---- tables ---- */
+
+void drawing_open_table(Buffer *buffer, const char *caption, int rows, const char *const *heads, int count)
+{
+    buffer_print(buffer,
+                 "<div class=\"wide%s\" tabindex=0 role=region aria-label=\"%s\"><table>\n<caption>%s</caption>"
+                 "\n<thead><tr>",
+                 rows > 100 ? " tall" : "", caption, caption);
+    for (int i = 0; i < count; i++) {
+        bool number = heads[i][0] == '#';
+        buffer_print(buffer, "<th scope=col%s>", number ? " class=n" : "");
+        drawing_text(buffer, heads[i] + number);
+    }
+    buffer_print(buffer, "</tr></thead>\n<tbody>\n");
+}
+
+void drawing_close_table(Buffer *buffer) { buffer_print(buffer, "</tbody></table></div>\n"); }
+
 /* ---- one step ---- */
 
 /* Where there are more ranks than rows, the rows are evenly spread over them. */

@@ -12,6 +12,11 @@ void drawing_text(Buffer *buffer, const char *text);
 /* As much of a name as there is room for, in characters; the whole of it as a <title> where it was cut. */
 void drawing_name(Buffer *buffer, const char *name, int room);
 
+/* A table that scrolls by itself, also by keyboard. `heads`, `count` of them, are escaped; a '#' in front marks
+ * numbers. `rows` is about how many follow. */
+void drawing_open_table(Buffer *buffer, const char *caption, int rows, const char *const *heads, int count);
+void drawing_close_table(Buffer *buffer);
+
 /* One step as bars: a row per rank, forwards, backwards and updates over time. Of very many ranks and micro-batches
  * some are drawn. Names stand left of `left`, time goes from there to `right`; the first row is at y = 0. */
 typedef struct StepDrawing {

@@ -19,23 +19,9 @@ static void html_name(Buffer *buffer, const char *name)
 
 /* ---- tables ---- */
 
-/* A table that scrolls by itself, also by keyboard. `heads` are cells; those that begin with '#' are numbers. */
-static void open_table(Buffer *buffer, const char *caption, int rows, const char *const *heads, int count)
-{
-    buffer_print(buffer,
-                 "<div class=\"wide%s\" tabindex=0 role=region aria-label=\"%s\"><table>\n<caption>%s</caption>"
-                 "\n<thead><tr>",
-                 rows > 100 ? " tall" : "", caption, caption);
-    for (int i = 0; i < count; i++)
-        buffer_print(buffer, "<th scope=col%s>%s", *heads[i] == '#' ? " class=n" : "", heads[i] + (*heads[i] == '#'));
-    buffer_print(buffer, "</tr></thead>\n<tbody>\n");
-}
-
 #define OPEN_TABLE(buffer, caption, rows, ...)                                                                         \
-    open_table(buffer, caption, rows, (const char *const[]){__VA_ARGS__},                                              \
-               (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
-
-static void close_table(Buffer *buffer) { buffer_print(buffer, "</tbody></table></div>\n"); }
+    drawing_open_table(buffer, caption, rows, (const char *const[]){__VA_ARGS__},                                      \
+                       (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
 /* Two parts, of which the second may be none; the number next to a bar says what it shows. */
 static void print_bar(Buffer *buffer, double first, const char *class, double second, const char *second_class)
@@ -193,7 +179,7 @@ static void print_stages(const Report *report, Buffer *buffer)
     OPEN_TABLE(buffer, "Load and memory of every stage", plan->stage_count, "#stage", "device", "load", "memory",
                "#in flight", "#layers", "first layer");
     for (int k = 0; k < plan->stage_count; k++) print_stage(report, k, buffer);
-    close_table(buffer);
+    drawing_close_table(buffer);
     print_shared_ranks(plan, buffer);
     print_unused(report, buffer);
     print_paragraph(buffer, "over", report_strays(report, strays));
@@ -217,7 +203,7 @@ static void print_rows(const Plan *plan, Buffer *buffer)
         print_bar(buffer, bins[i].share / most, "fb", 0, "");
         buffer_print(buffer, "%.1f %%</tr>\n", 100 * bins[i].share);
     }
-    close_table(buffer);
+    drawing_close_table(buffer);
 }
 
 static void print_comparison(const Plan *plan, Buffer *buffer)
@@ -248,7 +234,7 @@ static void print_comparison(const Plan *plan, Buffer *buffer)
         buffer_print(buffer, "%s<td%s>%s</tr>\n", report_seconds(step ? c->period_ns : c->step_ns, text),
                      c->fits ? "" : " class=over", c->fits ? "fits" : "does not fit");
     }
-    close_table(buffer);
+    drawing_close_table(buffer);
 }
 
 static const char *region_of(const Report *report, const char *device)
@@ -312,7 +298,7 @@ static void print_links(const Report *report, Buffer *buffer)
         }
         buffer_print(buffer, "</tr>\n");
     }
-    close_table(buffer);
+    drawing_close_table(buffer);
 }
 
 static void print_crossings(const Plan *plan, Buffer *buffer)
@@ -336,7 +322,7 @@ static void print_crossings(const Plan *plan, Buffer *buffer)
         else
             buffer_print(buffer, "%d&ndash;%d</tr>\n", crossing->from_stage, crossing->to_stage);
     }
-    close_table(buffer);
+    drawing_close_table(buffer);
 }
 
 static void print_without(const Report *report, Buffer *buffer)
@@ -352,7 +338,7 @@ static void print_without(const Report *report, Buffer *buffer)
         buffer_print(buffer, "<td>%s<td class=n>%d</tr>\n",
                      report_replanned(report->plan, &advice->without[i].plan, text), advice->without[i].alike);
     }
-    close_table(buffer);
+    drawing_close_table(buffer);
 }
 
 static void print_advice(const Report *report, Buffer *buffer)
