@@ -49,6 +49,8 @@ int64_t plan_optimum_ns(const Plan *plan)
 
 void plan_free(Plan *plan)
 {
+    for (int r = 0; r < plan->replica_count; r++)
+        if (plan->replicas[r].pipeline) plan_free(plan->replicas[r].pipeline);
     arena_free(&plan->arena);
     memset(plan, 0, sizeof *plan);
 }

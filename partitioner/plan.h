@@ -21,7 +21,11 @@
  * Where rows of several lengths share lines of tokens (profiler/costs/row_samples.h), N differs from step to step. Then
  * the step is the one to expect: (N - 1) * period is the mean over the sampled steps, rounded up, and so is the
  * simulated step. Memory and instructions are for the most micro-batches that a step may have; a step leaves out what
- * is about micro-batches that it does not have. */
+ * is about micro-batches that it does not have.
+ *
+ * Several pipelines may share the micro-batches of a step (replicas): each has devices, cuts and a schedule of its own.
+ * Stages and ranks are numbered through all of them, replica by replica. Gradients are summed over the replicas before
+ * the update. */
 #ifndef PARTITIONER_PLAN_H
 #define PARTITIONER_PLAN_H
 
@@ -103,7 +107,7 @@ typedef struct PlanStage {
 
 typedef struct PlanRank {
     const char *device;
-    int replica;
+    int replica;           /* index into Plan.replicas */
     int64_t process_bytes; /* of memory, in addition to what its stages take; 0: not known */
     int *stages;           /* ascending */
     int stage_count;
@@ -111,7 +115,7 @@ typedef struct PlanRank {
     int instruction_count;
 } PlanRank;
 
-/* Between stages `from` and `to` = from + 1, also where both are on one rank (all times 0 then). */
+/* Between stages `from` and `to` = from + 1 of a replica, also where both are on one rank (all times 0 then). */
 typedef struct PlanLink {
     int from, to;
     DType dtype;
@@ -171,6 +175,16 @@ typedef struct PlanComparison {
     int stage_count;
 } PlanComparison;
 
+/* One of the pipelines that share a step. Its ranks and stages follow each other. */
+typedef struct PlanReplica {
+    int first_rank, rank_count, first_stage, stage_count;
+    int64_t rows;     /* of a whole step; -1: the costs do not say. Where rows share lines: about so many */
+    int microbatches; /* instructions number them from 0 in each replica; plan_deal says which of the step's they are */
+    /* The pipeline as a plan of its own, made for so many micro-batches without the devices of the others: its ranks and
+     * stages are numbered from 0, and it has its own bound and certificate. NULL where the plan has one replica. */
+    struct Plan *pipeline;
+} PlanReplica;
+
 typedef struct Plan {
     Arena arena;
     const char *name;
@@ -180,7 +194,7 @@ typedef struct Plan {
     PlanSchedule schedule;
     bool schedule_forced; /* it was asked for, not chosen */
     PlanRecompute recompute;
-    int microbatches;  /* of a step, at most */
+    int microbatches;  /* of a step, at most, in all replicas together */
     RowSamples rows;   /* how many steps have; no samples: all as many */
     BatchChoice batch; /* how the rows of a step were cut; that of the costs */
     /* Where the number, or that of the rows to pack, was chosen: the fraction by which twice as many would raise the
@@ -194,8 +208,11 @@ typedef struct Plan {
     int stage_count;
     PlanRank *ranks;
     int rank_count;
-    PlanLink *links; /* stage_count - 1 */
+    PlanReplica *replicas; /* at least one; none where nothing fits */
+    int replica_count;
+    PlanLink *links; /* stage_count - replica_count */
     int link_count;
+    int64_t sum_ns; /* of the gradients over several replicas, once all have ended their last backward; else 0 */
     PlanCrossing *crossings; /* where the costs know regions */
     int crossing_count;
     bool has_sites;                   /* the costs know sites */

@@ -160,6 +160,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
     json_add_string(json, "recompute", plan_recompute_name(plan->recompute));
     json_add_integer(json, "microbatches", plan->microbatches);
     json_add_integer(json, "layers", plan->layer_count);
+    if (plan->sum_ns > 0) plan_add_seconds(json, "sum_s", plan->sum_ns);
     if (plan->microbatches_gain != 0) json_add_number(json, "microbatches_gain", plan->microbatches_gain);
     if (plan->codecs & ~CODECS_LOSSLESS) json_add_string(json, "codecs", codecs_print(plan->codecs, codecs));
     if (plan->schedule_forced) json_add_bool(json, "schedule_forced", true);
@@ -174,6 +175,30 @@ static void add_requests(JsonWriter *json, const Plan *plan)
 {
     json_add_strings(json_break(json, "\n "), "without", plan->without, (size_t)plan->without_count);
     add_pins(json, "pins", plan->pins, plan->pin_count);
+}
+
+/* Of several, what each has as a plan of its own, but for what the whole plan lists. */
+static void add_replica(JsonWriter *json, const PlanReplica *replica)
+{
+    json_open(json, NULL, '{');
+    json_open(json, "ranks", '[');
+    for (int r = 0; r < replica->rank_count; r++) json_add_integer(json, NULL, replica->first_rank + r);
+    json_close(json, ']');
+    if (replica->rows < 0)
+        json_add_null(json, "rows");
+    else
+        json_add_integer(json, "rows", replica->rows);
+    json_add_integer(json, "microbatches", replica->microbatches);
+    if (replica->pipeline) {
+        json_open(json, "plan", '{');
+        add_head(json, replica->pipeline);
+        add_requests(json, replica->pipeline);
+        add_compared(json, replica->pipeline);
+        plan_norm_print(replica->pipeline, json);
+        certificate_print(replica->pipeline->certificate, json_break(json, "\n "));
+        json_close(json, '}');
+    }
+    json_close(json, '}');
 }
 
 static void open_list(JsonWriter *json, const char *key) { json_open(json_break(json, "\n "), key, '['); }
@@ -201,6 +226,7 @@ void plan_print(const Plan *plan, Buffer *buffer)
     site_crossings_print(plan, &json);
     plan_norm_print(plan, &json);
     ADD_LIST(&json, "ranks", add_rank, plan->ranks, plan->rank_count);
+    ADD_LIST(&json, "replicas", add_replica, plan->replicas, plan->replica_count);
     ADD_LIST(&json, "schedule", add_schedule, plan->ranks, plan->rank_count);
     certificate_print(plan->certificate, json_break(&json, "\n "));
     json_close(&json, '}');

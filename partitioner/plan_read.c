@@ -7,7 +7,10 @@
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 #include "partitioner/plan_norm.h"
+#include "partitioner/replicas.h"
 #include "partitioner/site_crossings.h"
+
+enum { MOST_STAGES = 1 << 20 };
 
 typedef struct PlanReading {
     JsonReader json;
@@ -83,7 +86,8 @@ static bool read_stage(const PlanReading *r, const json_t *object, int k)
 {
     PlanStage *stage = &r->plan->stages[k];
     const char *path = arena_format(r->arena, "stages[%d]", k);
-    int first = k ? r->plan->stages[k - 1].last_layer + 1 : 0, last = r->plan->layer_count - 1;
+    int last = r->plan->layer_count - 1;
+    int first = k && r->plan->stages[k - 1].last_layer < last ? r->plan->stages[k - 1].last_layer + 1 : 0;
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     stage->memory_limit_bytes = COSTS_NO_LIMIT;
     return get_name(r, object, path, "device", &stage->device) &&
@@ -144,13 +148,14 @@ static bool read_coding(const PlanReading *r, const json_t *object, const char *
                                          get_time(r, object, path, "backward_decode_s", &link->coding_ns[1][1]));
 }
 
-static bool read_link(const PlanReading *r, const json_t *object, int k)
+/* `from`: the stage that it comes from. */
+static bool read_link(const PlanReading *r, const json_t *object, int k, int from)
 {
     PlanLink *link = &r->plan->links[k];
     const char *path = arena_format(r->arena, "links[%d]", k), *dtype;
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
-    if (!get_int(r, object, path, "from", k, k, &link->from) ||
-        !get_int(r, object, path, "to", k + 1, k + 1, &link->to) ||
+    if (!get_int(r, object, path, "from", from, from, &link->from) ||
+        !get_int(r, object, path, "to", from + 1, from + 1, &link->to) ||
         !get_bytes_pair(r, object, path, "logical_bytes", link->logical_bytes) ||
         !get_bytes_pair(r, object, path, "wire_bytes", link->wire_bytes) ||
         !json_get_string(r->json, object, path, "dtype", &dtype) || !get_codecs(r, object, path, link->codecs) ||
@@ -202,7 +207,7 @@ static bool read_rank(const PlanReading *r, const json_t *object, int index)
     json_t *stages;
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_name(r, object, path, "device", &rank->device) ||
-        !get_int(r, object, path, "replica", 0, 0, &rank->replica) ||
+        !get_int(r, object, path, "replica", 0, r->plan->replica_count - 1, &rank->replica) ||
         !json_optional_integer(r->json, object, path, "process_bytes", &rank->process_bytes) ||
         !json_get_array(r->json, object, path, "stages", &stages))
         return false;
@@ -371,6 +376,11 @@ static bool read_rows(const PlanReading *r, const json_t *root)
                                             get_time(r, root, "", "padded_step_s", &plan->padded_step_ns));
 }
 
+static bool has_time(const PlanReading *r, const json_t *root, const char *key, int64_t *nanoseconds)
+{
+    return !json_object_get(root, key) || get_time(r, root, "", key, nanoseconds);
+}
+
 static bool read_head(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
@@ -385,7 +395,8 @@ static bool read_head(const PlanReading *r, const json_t *root)
            (!json_object_get(root, "in_flight_limit") ||
             get_int(r, root, "", "in_flight_limit", 1, COSTS_MAX_MICROBATCHES, &plan->in_flight_limit)) &&
            get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
-           get_time(r, root, "", "period_s", &plan->period_ns) && get_time(r, root, "", "step_s", &plan->step_ns) &&
+           has_time(r, root, "sum_s", &plan->sum_ns) && get_time(r, root, "", "period_s", &plan->period_ns) &&
+           get_time(r, root, "", "step_s", &plan->step_ns) &&
            get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&
            json_get_number(r->json, root, "", "bubble", &plan->bubble) &&
            get_time(r, root, "", "lower_bound_s", &plan->lower_bound_ns) &&
@@ -409,6 +420,95 @@ static bool read_certificate(const PlanReading *r, const json_t *root)
     return certificate_read(r->plan->certificate, object, r->arena, r->json);
 }
 
+/* The ranges of the replicas, which follow from stages that begin with the first layer. */
+static bool find_replicas(Plan *plan)
+{
+    int found = 0;
+    for (int k = 0; k < plan->stage_count; k++) {
+        const PlanStage *stage = &plan->stages[k];
+        if (stage->first_layer == 0 && found == plan->replica_count) return false;
+        PlanReplica *replica = &plan->replicas[found - (stage->first_layer > 0)];
+        if (stage->first_layer == 0) {
+            int first_rank = found ? replica[-1].first_rank + replica[-1].rank_count : 0;
+            *replica = (PlanReplica){.first_rank = first_rank, .first_stage = k};
+            found++;
+        }
+        replica->stage_count++;
+        if (stage->rank < replica->first_rank || stage->rank > replica->first_rank + replica->rank_count) return false;
+        replica->rank_count += stage->rank == replica->first_rank + replica->rank_count;
+    }
+    return found == plan->replica_count;
+}
+
+/* A pipeline that shares the step with others: its members are those of a plan. */
+static bool read_pipeline(const PlanReading *r, const json_t *object, PlanReplica *replica)
+{
+    Plan *pipeline = replica->pipeline = arena_new(r->arena, Plan);
+    json_t *members;
+    PlanReading part = {r->json, pipeline, &pipeline->arena};
+    part.json.file = arena_format(r->arena, "%s, replica %d", r->json.file, (int)(replica - r->plan->replicas));
+    if (!json_get_object(r->json, object, "replicas", "plan", &members) || !read_head(&part, members) ||
+        !read_compared(&part, members) || !read_certificate(&part, members))
+        return false;
+    if (pipeline->infeasible || pipeline->layer_count != r->plan->layer_count ||
+        pipeline->microbatches != replica->microbatches || !plan_slice(r->plan, replica, pipeline))
+        return json_refuse(part.json, "microbatches", "are not those of its schedule");
+    plan_set_alone(pipeline, replica->rows);
+    return plan_norm_read(pipeline, part.json, members);
+}
+
+static bool read_replica(const PlanReading *r, const json_t *object, int index)
+{
+    PlanReplica *replica = &r->plan->replicas[index];
+    const char *path = arena_format(r->arena, "replicas[%d]", index);
+    json_t *ranks;
+    replica->rows = -1;
+    if (!json_get_array(r->json, object, path, "ranks", &ranks) ||
+        (!json_is_null(json_object_get(object, "rows")) &&
+         !json_get_integer(r->json, object, path, "rows", &replica->rows)) ||
+        !get_int(r, object, path, "microbatches", 1, r->plan->microbatches, &replica->microbatches))
+        return false;
+    bool same = json_array_size(ranks) == (size_t)replica->rank_count && replica->rows >= -1;
+    for (int k = 0; same && k < replica->rank_count; k++)
+        same = json_integer_value(json_array_get(ranks, (size_t)k)) == replica->first_rank + k &&
+               r->plan->ranks[replica->first_rank + k].replica == index;
+    if (!same) return json_refuse(r->json, path, "does not list the ranks that name it");
+    return r->plan->replica_count == 1 || read_pipeline(r, object, replica);
+}
+
+/* Plans from before replicas do not name the one that they have. */
+static bool read_replicas(const PlanReading *r, const json_t *array)
+{
+    int microbatches = 0;
+    if (!array) return true;
+    for (int k = 0; k < r->plan->replica_count; k++) {
+        if (!read_replica(r, json_array_get(array, (size_t)k), k)) return false;
+        microbatches += r->plan->replicas[k].microbatches;
+    }
+    return microbatches == r->plan->microbatches ||
+           json_refuse(r->json, "replicas", "do not have all micro-batches of a step");
+}
+
+/* Reads the stages, and where the pipelines begin. */
+static bool read_stages(const PlanReading *r, const json_t *stages, int replicas)
+{
+    Plan *plan = r->plan;
+    plan->stages = arena_new_array(r->arena, PlanStage, (size_t)plan->stage_count);
+    for (int k = 0; k < plan->stage_count; k++) {
+        if (!read_stage(r, json_array_get(stages, (size_t)k), k)) return false;
+        if (plan->stages[k].rank >= plan->rank_count)
+            return json_refuse(r->json, "stages", "name a rank that does not exist");
+    }
+    if (replicas == 1) {
+        plan_set_alone(plan, -1);
+        return true;
+    }
+    plan->replicas = arena_new_array(r->arena, PlanReplica, (size_t)replicas);
+    plan->replica_count = replicas;
+    return find_replicas(plan) ||
+           json_refuse(r->json, "replicas", "are not as many as there are pipelines of stages, one after another");
+}
+
 static bool read_root(const PlanReading *r, const JsonApart *file)
 {
     const json_t *root = file->root;
@@ -423,29 +523,30 @@ static bool read_root(const PlanReading *r, const JsonApart *file)
         return (count == 0 && json_array_size(links) == 0 && json_array_size(ranks) == 0 &&
                 schedule_is_empty(file->text) && read_certificate(r, root)) ||
                json_refuse(r->json, "infeasible", "leaves no stages, links, ranks or schedule");
-    if (count < 1 || count > (size_t)plan->layer_count)
-        return json_refuse(r->json, "stages", "must be between 1 and the layers");
-    if (json_array_size(links) != count - 1)
+    const json_t *replicas = json_object_get(root, "replicas");
+    size_t pipelines = replicas ? json_array_size(replicas) : 1;
+    if (pipelines < 1 || pipelines > COSTS_MAX_DEVICES)
+        return json_refuse(r->json, "replicas", "must be between 1 and the devices");
+    if (count < pipelines || count > pipelines * (size_t)plan->layer_count || count > MOST_STAGES)
+        return json_refuse(r->json, "stages", "must be between 1 and the layers, for each replica");
+    if (json_array_size(links) != count - pipelines)
         return json_refuse(r->json, "links", "must be one between each two stages");
     if (json_array_size(ranks) < 1 || json_array_size(ranks) > count)
         return json_refuse(r->json, "ranks", "must be at least one, and no more than stages");
     plan->stage_count = (int)count;
-    plan->link_count = (int)count - 1;
     plan->rank_count = (int)json_array_size(ranks);
-    plan->stages = arena_new_array(r->arena, PlanStage, count);
     plan->links = arena_new_array(r->arena, PlanLink, count);
     plan->ranks = arena_new_array(r->arena, PlanRank, (size_t)plan->rank_count);
-    for (int k = 0; k < plan->stage_count; k++) {
-        if (!read_stage(r, json_array_get(stages, (size_t)k), k)) return false;
-        if (plan->stages[k].rank >= plan->rank_count)
-            return json_refuse(r->json, "stages", "name a rank that does not exist");
+    if (!read_stages(r, stages, (int)pipelines)) return false;
+    for (int from = 0; from + 1 < plan->stage_count; from++) {
+        size_t k = (size_t)plan->link_count;
+        if (plan->stages[from].last_layer + 1 == plan->layer_count) continue;
+        if (!read_link(r, json_array_get(links, k), plan->link_count++, from)) return false;
     }
-    for (int k = 0; k < plan->link_count; k++)
-        if (!read_link(r, json_array_get(links, (size_t)k), k)) return false;
     for (int k = 0; k < plan->rank_count; k++)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), k)) return false;
     return read_schedule(r, file->text) && read_crossings(r, root) && site_crossings_read(plan, r->json, root) &&
-           plan_norm_read(plan, r->json, root) && read_certificate(r, root);
+           plan_norm_read(plan, r->json, root) && read_certificate(r, root) && read_replicas(r, replicas);
 }
 
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)

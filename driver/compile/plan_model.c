@@ -9,6 +9,7 @@
 #include "driver/compile/local_program.h"
 #include "driver/compile/pins.h"
 #include "graph/analysis/layer_work.h"
+#include "partitioner/planner/replicated.h"
 #include "partitioner/problem.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/added_devices.h"
@@ -86,16 +87,27 @@ static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnost
         report_bytes(plan_rank_process(plan, over), text[2]), others);
 }
 
+/* Rows of a step; 0: not known. */
+static int64_t step_rows(const PlannedModel *planned)
+{
+    const Graph *graph = &planned->model.graph;
+    if (!planned->path) return planned->costs.batch.rows;
+    if (graph->packing.slots) return graph->packing.rows;
+    const Shape *shape = graph->input_count ? &graph_value(graph, graph->inputs[0])->shape : NULL;
+    return planned->microbatches < 1 || !shape || !shape->rank ? 0 : shape->dim[0] * planned->microbatches;
+}
+
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     PlanRequest request = options->request;
     if (planned->path) request.microbatches = planned->microbatches; /* costs bring their own */
+    request.rows = step_rows(planned);
     planned->advice_deadline = isinf(request.time_limit_s) ? 0 : monotonic_seconds() + request.time_limit_s + 0.5;
     request.without = options->without.items;
     request.without_count = (int)options->without.count;
     request.pin_count = (int)options->pins.count;
     request.pins = pins_read(options->pins.items, request.pin_count, &planned->costs, &planned->arena, diagnostics);
-    if (!request.pins || !plan_make(&planned->plan, &planned->costs, &request, diagnostics)) return false;
+    if (!request.pins || !plan_make_replicas(&planned->plan, &planned->costs, &request, diagnostics)) return false;
     if (planned->rows_gain != 0) planned->plan.microbatches_gain = planned->rows_gain;
     warn_of_processes(&planned->plan, &planned->cluster, diagnostics);
     return true;

@@ -184,6 +184,8 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
                           const WeightOptions *weights, uint64_t seed, double clip, Diagnostics *diagnostics)
 {
     *pipeline = (StagePrograms){0};
+    if (plan->replica_count > 1)
+        return usage_error(diagnostics, "give --replicas 1", "programs for several replicas are not built yet");
     find_sites(pipeline, plan, cluster);
     if (weights && !make_folders(pipeline, weights->directory, diagnostics)) return false;
     Arena *arena = &pipeline->arena;

@@ -446,7 +446,7 @@ void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double de
         .plan = plan, .out = &advice->arena, .advice = advice, .watch.counted = deadline == 0, .deadline = deadline};
     if (deadline == 0) a.deadline = watch_seconds(&a.watch) + COUNTED_SECONDS;
     Problem problem;
-    if (plan->allocator < PLAN_HEURISTIC || !has_known_shape(plan, costs)) return;
+    if (plan->replica_count > 1 || plan->allocator < PLAN_HEURISTIC || !has_known_shape(plan, costs)) return;
     prepare(&a, costs);
     if (create_problem(&a, &a.costs, &problem)) {
         advice->given = true;

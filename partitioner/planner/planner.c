@@ -502,6 +502,7 @@ bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagn
     bool ok = check_microbatches(&planner) && leave_out(&planner) && collect_pins(&planner) &&
               choose_microbatches(&planner, &settled, &gain) && make_plan(&planner, plan);
     if (ok) plan->microbatches_gain = gain;
+    if (ok) plan->replicas[0].rows = request->rows > 0 ? request->rows : -1;
     arena_free(&planner.arena);
     return ok;
 }

@@ -8,6 +8,7 @@
 #include "partitioner/watch.h"
 
 enum { PLAN_MICROBATCHES_AUTO = -1, PLAN_MICROBATCHES_DEFAULT = 8 };
+enum { PLAN_REPLICAS_AUTO = -1, PLAN_MOST_REPLICAS = 256 };
 
 typedef struct PlanRequest {
     PlanAllocator allocate;
@@ -16,6 +17,8 @@ typedef struct PlanRequest {
     PlanRecompute recompute;
     bool quick;       /* an allocator that finds nothing that fits ends planning: nothing is searched for or proven */
     int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
+    int replicas; /* pipelines that share a step; 0: one; or PLAN_REPLICAS_AUTO. Only plan_make_replicas looks at it */
+    int64_t rows; /* of a step; 0: not known */
     /* For all of planning; what is found then depends on the machine, and plan->timed_out says whether it did.
      * INFINITY: no limit. A fixed amount of work decides (partitioner/watch.h), and the same request gives the same
      * plan anywhere. */
@@ -33,7 +36,7 @@ typedef struct PlanRequest {
     ((PlanRequest){                                                                                                    \
         .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .schedule = PLAN_AUTO, .time_limit_s = INFINITY})
 
-/* Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the plan holds the
+/* One pipeline. Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the plan holds the
  * proof. Fails with EXIT_NO_PLAN when nothing fits or the chosen allocator's allocation does not; where nothing fits,
  * the message names the least more memory on one device, and the fewest more devices, that would do. Fails with
  * EXIT_USAGE when a wish names an unknown device. */

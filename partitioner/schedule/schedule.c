@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "partitioner/plan_norm.h"
+#include "partitioner/replicas.h"
 #include "partitioner/schedule/order.h"
 #include "partitioner/schedule/simulate.h"
 
@@ -290,6 +291,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->stage_count = allocation->stage_count;
     plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);
     build_ranks(plan, problem, allocation);
+    plan_set_alone(plan, -1);
     build_links(plan, problem, allocation);
     plan_norm_set(plan, problem->costs);
     build_schedule(plan, problem, allocation);

@@ -220,6 +220,10 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
 {
     Rules rules;
     int leaves = 0;
+    *verified = (Verified){0, 0};
+    if (plan->replica_count > 1)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
+                                 "the plan has %d replicas: verify does not check such plans yet", plan->replica_count);
     int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
     bool ok = rules_create(&rules, plan, costs, diagnostics) && check_numbers(&rules) &&
               (!plan->certificate || verify_proof(&rules, &leaves)) && check_claims(&rules, certified, allow_unproven);

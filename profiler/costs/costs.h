@@ -48,10 +48,11 @@ typedef struct LayerCost {
     int64_t shared_bytes; /* of the stash of this layer and the next together: what a stage that has both does not keep,
                               as the tensor between them is there once and its gradient is scratch. At most the stash of
                               either, so that a longer stage never keeps less */
-    int64_t scratch_bytes; /* working memory that the layers of a stage share */
-    int64_t kept_bytes;    /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
-    int64_t split_bytes;   /* kept in addition to the stash where backward is split: gradients the put-off part reads */
-    int64_t output_bytes;  /* crosses the cut after this layer, forward */
+    int64_t scratch_bytes;  /* working memory that the layers of a stage share */
+    int64_t gradient_bytes; /* of all gradients of its parameters, which replicas sum; 0: not known, or none */
+    int64_t kept_bytes;   /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
+    int64_t split_bytes;  /* kept in addition to the stash where backward is split: gradients the put-off part reads */
+    int64_t output_bytes; /* crosses the cut after this layer, forward */
     int64_t output_backward_bytes; /* comes back over it; 0: as many */
     int64_t wire_bytes[2]
                       [CODEC_COUNT]; /* what codecs make of both; 0: not known, and taken for what they make of float32

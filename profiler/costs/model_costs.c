@@ -181,6 +181,8 @@ static int64_t kept_bytes(const SkyStage *stage)
 
 static void layer_memory(LayerCost *layer, const SkyStage *stage)
 {
+    for (uint32_t p = 0; p < stage->parameter_count; p++)
+        if (!stage->parameters[p].frozen) layer->gradient_bytes += (int64_t)stage->parameters[p].value.bytes;
     layer->state_bytes = (int64_t)(stage->space_bytes[SKY_SPACE_STATE] + stage->space_bytes[SKY_SPACE_CONSTANT]);
     layer->stash_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SLOT];
     layer->kept_bytes = kept_bytes(stage);

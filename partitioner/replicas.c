@@ -1,0 +1,217 @@
+#include "partitioner/replicas.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integers.h"
+#include "partitioner/plan_norm.h"
+#include "partitioner/replica_sums.h"
+
+const Plan *plan_pipeline(const Plan *plan, int replica)
+{
+    return plan->replica_count > 1 ? plan->replicas[replica].pipeline : plan;
+}
+
+void plan_set_alone(Plan *plan, int64_t rows)
+{
+    plan->replica_count = 1;
+    plan->replicas = arena_new(&plan->arena, PlanReplica);
+    plan->replicas[0] = (PlanReplica){.rank_count = plan->rank_count,
+                                      .stage_count = plan->stage_count,
+                                      .rows = rows,
+                                      .microbatches = plan->microbatches};
+}
+
+/* ---- dealing ---- */
+
+void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)
+{
+    int64_t total = 0, *given = memory_allocate((size_t)count * sizeof *given);
+    for (int r = 0; r < count; r++) total += microbatches[r];
+    for (int64_t m = 0; m < total; m++) {
+        /* To the one that lacks most of its share of the first m + 1; of several the first. */
+        int64_t most = INT64_MIN;
+        int next = 0;
+        for (int r = 0; r < count; r++) {
+            int64_t lack = (m + 1) * microbatches[r] - given[r] * total;
+            if (lack <= most || given[r] == microbatches[r]) continue;
+            most = lack;
+            next = r;
+        }
+        if (next == replica) dealt[given[next]] = (uint32_t)m;
+        given[next]++;
+    }
+    free(given);
+}
+
+/* ---- joining ---- */
+
+static void join_head(Plan *plan, const Plan *first)
+{
+    plan->name = first->name;
+    plan->model_hash = first->model_hash;
+    plan->costs_hash = first->costs_hash;
+    plan->allocator = first->allocator;
+    plan->objective = first->objective;
+    plan->schedule = first->schedule;
+    plan->schedule_forced = first->schedule_forced;
+    plan->recompute = first->recompute;
+    plan->codecs = first->codecs;
+    plan->layer_count = first->layer_count;
+}
+
+static PlanInstruction *move_instructions(Plan *plan, const PlanRank *rank, int stages)
+{
+    PlanInstruction *moved =
+        arena_copy(&plan->arena, rank->instructions, (size_t)rank->instruction_count * sizeof *moved);
+    for (int i = 0; i < rank->instruction_count; i++) moved[i].stage += stages;
+    return moved;
+}
+
+/* Appends everything of one pipeline, after the stages and ranks of those before it. */
+static void append(Plan *plan, const Plan *part, int replica)
+{
+    int stages = plan->stage_count, ranks = plan->rank_count;
+    for (int k = 0; k < part->stage_count; k++) {
+        PlanStage *stage = &plan->stages[plan->stage_count++];
+        *stage = part->stages[k];
+        stage->rank += ranks;
+    }
+    for (int r = 0; r < part->rank_count; r++) {
+        PlanRank *rank = &plan->ranks[plan->rank_count++];
+        *rank = part->ranks[r];
+        rank->replica = replica;
+        rank->stages = arena_copy(&plan->arena, rank->stages, (size_t)rank->stage_count * sizeof *rank->stages);
+        for (int k = 0; k < rank->stage_count; k++) rank->stages[k] += stages;
+        rank->instructions = move_instructions(plan, rank, stages);
+    }
+    for (int l = 0; l < part->link_count; l++) {
+        PlanLink *link = &plan->links[plan->link_count++];
+        *link = part->links[l];
+        link->from += stages;
+        link->to += stages;
+    }
+    for (int c = 0; c < part->crossing_count; c++) {
+        PlanCrossing *crossing = &plan->crossings[plan->crossing_count++];
+        *crossing = part->crossings[c];
+        crossing->to_stage += stages;
+        if (crossing->from_stage >= 0) crossing->from_stage += stages;
+    }
+    plan->microbatches += part->microbatches;
+    plan->timed_out |= part->timed_out;
+}
+
+static void make_room(Plan *plan, const Plan *parts, int count)
+{
+    size_t stages = 0, ranks = 0, crossings = 0;
+    for (int r = 0; r < count; r++) {
+        stages += (size_t)parts[r].stage_count;
+        ranks += (size_t)parts[r].rank_count;
+        crossings += (size_t)parts[r].crossing_count;
+    }
+    plan->stages = arena_new_array(&plan->arena, PlanStage, stages);
+    plan->links = arena_new_array(&plan->arena, PlanLink, stages);
+    plan->ranks = arena_new_array(&plan->arena, PlanRank, ranks);
+    plan->crossings = arena_new_array(&plan->arena, PlanCrossing, crossings);
+}
+
+/* The step ends when the slowest replica has, whose time on its own counts a round on the norm among its ranks only, and
+ * gradients have been summed. The period is what a micro-batch of the whole step adds to it. */
+static void join_times(Plan *plan)
+{
+    double busy = 0;
+    for (int r = 0; r < plan->replica_count; r++) {
+        const Plan *part = plan->replicas[r].pipeline;
+        int64_t period = (part->period_ns * part->microbatches + plan->microbatches - 1) / plan->microbatches;
+        plan->period_ns = larger(plan->period_ns, period);
+        plan->step_ns = larger(plan->step_ns, part->step_ns + plan->sum_ns);
+        plan->simulated_step_ns =
+            larger(plan->simulated_step_ns, part->simulated_step_ns - part->norm_ns + plan->norm_ns + plan->sum_ns);
+        busy += (1 - part->bubble) * (double)part->simulated_step_ns * part->rank_count;
+    }
+    plan->bubble = 1 - busy / ((double)plan->simulated_step_ns * plan->rank_count);
+}
+
+void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs *costs)
+{
+    memset(plan, 0, sizeof *plan);
+    Plan *parts = arena_copy(&plan->arena, pipelines, (size_t)count * sizeof *parts);
+    plan->replica_count = count;
+    plan->replicas = arena_new_array(&plan->arena, PlanReplica, (size_t)count);
+    join_head(plan, &parts[0]);
+    make_room(plan, parts, count);
+    for (int r = 0; r < count; r++) {
+        plan->replicas[r] = (PlanReplica){.first_rank = plan->rank_count,
+                                          .rank_count = parts[r].rank_count,
+                                          .first_stage = plan->stage_count,
+                                          .stage_count = parts[r].stage_count,
+                                          .microbatches = parts[r].microbatches,
+                                          .pipeline = &parts[r]};
+        append(plan, &parts[r], r);
+    }
+    for (int r = 0; r < count; r++)
+        parts[r].replicas[0].rows = plan->replicas[r].rows =
+            rows < 0 ? -1 : rows * parts[r].microbatches / plan->microbatches;
+    plan->rows = row_samples_copy(&costs->rows, &plan->arena);
+    plan->batch = batch_choice_copy(&costs->batch, &plan->arena);
+    plan_norm_set(plan, costs);
+    plan->sum_ns = replica_sums_ns(plan, costs);
+    join_times(plan);
+}
+
+/* ---- taking apart ---- */
+
+static void slice_ranks(const Plan *plan, const PlanReplica *replica, Plan *part)
+{
+    for (int r = 0; r < part->rank_count; r++) {
+        PlanRank *rank = &part->ranks[r];
+        *rank = plan->ranks[replica->first_rank + r];
+        rank->replica = 0;
+        rank->stages = arena_copy(&part->arena, rank->stages, (size_t)rank->stage_count * sizeof *rank->stages);
+        for (int k = 0; k < rank->stage_count; k++) rank->stages[k] -= replica->first_stage;
+        rank->instructions = move_instructions(part, rank, -replica->first_stage);
+    }
+}
+
+static bool is_inside(const PlanReplica *replica, int stage)
+{
+    return stage >= replica->first_stage && stage < replica->first_stage + replica->stage_count;
+}
+
+static void slice_crossings(const Plan *plan, const PlanReplica *replica, Plan *part)
+{
+    part->crossings = arena_new_array(&part->arena, PlanCrossing, (size_t)plan->crossing_count);
+    for (int c = 0; c < plan->crossing_count; c++) {
+        PlanCrossing crossing = plan->crossings[c];
+        if (!is_inside(replica, crossing.to_stage)) continue;
+        crossing.to_stage -= replica->first_stage;
+        if (crossing.from_stage >= 0) crossing.from_stage -= replica->first_stage;
+        part->crossings[part->crossing_count++] = crossing;
+    }
+}
+
+bool plan_slice(const Plan *plan, const PlanReplica *replica, Plan *part)
+{
+    part->stage_count = replica->stage_count;
+    part->rank_count = replica->rank_count;
+    part->stages =
+        arena_copy(&part->arena, plan->stages + replica->first_stage, (size_t)part->stage_count * sizeof *part->stages);
+    part->ranks = arena_new_array(&part->arena, PlanRank, (size_t)part->rank_count);
+    part->links = arena_new_array(&part->arena, PlanLink, (size_t)part->stage_count);
+    for (int k = 0; k < part->stage_count; k++) part->stages[k].rank -= replica->first_rank;
+    slice_ranks(plan, replica, part);
+    for (int l = 0; l < plan->link_count; l++) {
+        if (!is_inside(replica, plan->links[l].from)) continue;
+        PlanLink *link = &part->links[part->link_count++];
+        *link = plan->links[l];
+        link->from -= replica->first_stage;
+        link->to -= replica->first_stage;
+    }
+    slice_crossings(plan, replica, part);
+    for (int k = 0; k < part->stage_count; k++)
+        if (part->stages[k].in_flight > part->microbatches) return false;
+    for (int r = 0; r < part->rank_count; r++)
+        for (int i = 0; i < part->ranks[r].instruction_count; i++)
+            if (part->ranks[r].instructions[i].microbatch >= part->microbatches) return false;
+    return true;
+}

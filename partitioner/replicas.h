@@ -1,0 +1,29 @@
+/* Plans with several pipelines that share the micro-batches of a step. */
+#ifndef PARTITIONER_REPLICAS_H
+#define PARTITIONER_REPLICAS_H
+
+#include "partitioner/plan.h"
+
+/* The pipeline of a replica as a plan of its own: the plan itself where it has one. */
+const Plan *plan_pipeline(const Plan *plan, int replica);
+
+/* Makes `plan` the one replica of itself, with so many rows (-1: not known). */
+void plan_set_alone(Plan *plan, int64_t rows);
+
+/* Joins `count` pipelines, at least two and each planned on its own for a part of the micro-batches of a step, into one
+ * plan that takes them over: stages, ranks, links, crossings and schedule of all, the norm over all ranks, the time of the
+ * gradient sums, and the step: the slowest replica's, and the sums. It has no bound yet. `rows` of a whole step are split
+ * in proportion to the micro-batches (-1: not known). */
+void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs *costs);
+
+/* Which of the `total` micro-batches of a step are those of replica `replica`, ascending: [microbatches[replica]]. They
+ * are dealt so that the first n of a step, for any n, are divided nearly in proportion: partial batches, and packed rows
+ * that need fewer micro-batches than planned, leave no replica idle. `microbatches`: of each of `count` replicas. */
+void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt);
+
+/* Fills the pipeline of a replica, whose ranges are known, from the stages, ranks, links and crossings of the plan. Its
+ * other members are not touched. False: a stage has more micro-batches in flight than there are, or an instruction is about one that the
+ * replica does not have. */
+bool plan_slice(const Plan *plan, const PlanReplica *replica, Plan *pipeline);
+
+#endif
