@@ -215,18 +215,19 @@ static Fastest search_fastest(const Planner *planner, const Problem *problem, co
     return fastest;
 }
 
-/* Of the allocations with the optimum of the objective, the fastest in simulation. Where memory keeps steps from
- * filling the pipeline, the objective is not their time: then the fastest of all where all can be looked at, else the
- * fastest within two percent of the optimum, or one that is faster than that by more than two percent. False: the
+/* Of the allocations with the optimum of the objective, the fastest in simulation. Where memory or latency keeps steps
+ * from filling the pipeline, so that they take longer than the objective, that is not their time: then the fastest of
+ * all where all can be looked at, else the fastest within two percent of the optimum, or one that is faster than that
+ * by more than two percent. False: the
  * chosen one needs less in flight than the problem asks about, so the question changes. */
 static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
                            Allocation *chosen, int *in_flight_limit)
 {
     enum { PART = 50 };
     int64_t optimum = c->result.value;
-    bool by_simulation = problem->objective == PLAN_OBJECTIVE_STEP && problem->in_flight_limit > 0;
-    Fastest near = search_fastest(planner, problem, c, by_simulation ? optimum + optimum / PART : optimum, chosen);
-    if (by_simulation) {
+    Fastest near = search_fastest(planner, problem, c, optimum, chosen);
+    if (problem->objective == PLAN_OBJECTIVE_STEP && (problem->in_flight_limit > 0 || near.step_ns > optimum)) {
+        near = search_fastest(planner, problem, c, optimum + optimum / PART, chosen);
         Allocation any = allocation_create(arena, problem);
         Fastest far = search_fastest(planner, problem, c, INT64_MAX, &any);
         if (far.complete || near.step_ns - far.step_ns > near.step_ns / PART) {

@@ -201,15 +201,17 @@ static void climb(Keeper *keeper, int neighbourhoods, int trials)
                 cut += side * step;
 }
 
-KeeperResult keeper_solve(const Problem *problem, int device, double seconds, Allocation *allocations,
-                          KeeperTrail *trail)
+KeeperResult keeper_solve(const Problem *problem, int device, const bool *recomputing, double seconds,
+                          Allocation *allocations, KeeperTrail *trail)
 {
-    Keeper keeper = {.trail = trail,
-                     .best = {.problem = problem, .allocation = &allocations[PLAN_OPTIMAL]},
-                     .unresolved = INT64_MAX,
-                     .deadline = watch_seconds(problem->watch) + seconds};
+    Keeper keeper = {
+        .trail = trail,
+        .best = {.problem = problem, .allocation = &allocations[PLAN_OPTIMAL], .settled = recomputing != NULL},
+        .unresolved = INT64_MAX,
+        .deadline = watch_seconds(problem->watch) + seconds};
     KeeperResult result = {0};
     open_keeper(&keeper, problem, device);
+    keeper.frame.recomputing = recomputing;
     offer_one_stage(&keeper);
     run_baselines(&keeper, allocations, result.known);
     if (!size_is_tiny(problem)) climb(&keeper, 2, MOST_TRIALS);

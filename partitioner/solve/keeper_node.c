@@ -69,6 +69,12 @@ int keeper_device_here(const KeeperFrame *frame, int there)
 
 int keeper_device_there(const KeeperFrame *frame, int here) { return here < frame->device ? here + 1 : here; }
 
+static int64_t first_end_bytes(const KeeperFrame *frame, int cut, int in_flight)
+{
+    bool plain = frame->recomputing && !frame->recomputing[0];
+    return (plain ? problem_stage_bytes : problem_least_bytes)(frame->problem, 0, cut, in_flight);
+}
+
 /* The most memory for the last end and the most for the first end. */
 static void share_memory(const KeeperFrame *frame, const KeeperNode *node, int64_t *first, int64_t *last)
 {
@@ -77,8 +83,8 @@ static void share_memory(const KeeperFrame *frame, const KeeperNode *node, int64
     *first = *last = limit;
     if (limit == COSTS_NO_LIMIT) return;
     for (int cut = node->low; cut <= node->high; cut++) {
-        int64_t few = problem_least_bytes(p, 0, cut, node->least_in_flight),
-                many = problem_least_bytes(p, 0, cut, node->most_in_flight);
+        int64_t few = first_end_bytes(frame, cut, node->least_in_flight),
+                many = first_end_bytes(frame, cut, node->most_in_flight);
         if (few < least) least = few;
         if (many > most) most = many;
     }
@@ -132,8 +138,8 @@ bool keeper_create_node(const KeeperFrame *frame, const KeeperNode *node, Costs 
     for (int d = 0; d < costs->device_count; d++) costs->devices[d] = p->costs->devices[keeper_device_here(frame, d)];
     costs->devices[0].name = KEEPER_FIRST_END;
     share_memory(frame, node, &costs->devices[0].memory_bytes, &costs->devices[p->device_count].memory_bytes);
-    bool ok = problem_create_recomputing(problem, costs, p->objective, p->schedule, p->microbatches, p->recompute, NULL,
-                                         &ignored);
+    bool ok = problem_create_recomputing(problem, costs, p->objective, p->schedule, p->microbatches, p->recompute,
+                                         frame->recomputing, &ignored);
     diagnostics_free(&ignored);
     if (!ok) return false;
     problem_limit_in_flight(problem, p->in_flight_limit);

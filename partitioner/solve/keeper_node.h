@@ -11,6 +11,7 @@ typedef struct KeeperFrame {
     int device;
     ProblemPin *own; /* the device's pins but those of the two ends, in layer order */
     int own_count;
+    const bool *recomputing; /* [a node's device], where the problem leaves that open: problem.h's; NULL: relaxed */
 } KeeperFrame;
 
 /* The name of a node's device 0, which no other device has. */

@@ -242,11 +242,11 @@ static void one_branch_proves_the_shortest_chain(void **state)
     }
 }
 
-/* Any stage may recompute: the plan is as good as one in which none does, and its bound holds for all. */
+/* Any stage may recompute: the plan is the best of all choices, and its bound holds for all. */
 static void loops_recompute_where_memory_is_short(void **state)
 {
     enum { PLANS = 400 };
-    int found = 0, recomputing = 0, mixed = 0, ends = 0, proven = 0, best = 0;
+    int found = 0, recomputing = 0, mixed = 0, ends = 0, proven = 0;
     (void)state;
     for (int k = 0; k < PLANS; k++) {
         Costs costs;
@@ -266,16 +266,14 @@ static void loops_recompute_where_memory_is_short(void **state)
         Brute brute = {
             .costs = &costs, .objective = request.objective, .schedule = request.schedule, .best = INT64_MAX};
         brute.keeper = costs_find_device(&costs, costs.keep_inputs);
-        enumerate(&brute, 0);
-        int64_t never = brute.best;
         brute.mixtures = true;
         enumerate(&brute, 0);
         bool planned = plan_make(&plan, &costs, &request, &diagnostics);
         if (planned) {
             int64_t value = plan_optimum_ns(&plan);
-            if (value > never || value < brute.best || plan.lower_bound_ns > brute.best)
-                fail_msg("plan %d: %lld, bound %lld, not from %lld to %lld", k, (long long)value,
-                         (long long)plan.lower_bound_ns, (long long)brute.best, (long long)never);
+            if (value != brute.best || plan.lower_bound_ns > brute.best)
+                fail_msg("plan %d: %lld, bound %lld, not %lld", k, (long long)value, (long long)plan.lower_bound_ns,
+                         (long long)brute.best);
             if (!plan_verify(&verified, &plan, &costs, false, &diagnostics)) fail_msg("plan %d does not verify", k);
             int again = 0;
             for (int s = 0; s < plan.stage_count; s++) again += plan.stages[s].recompute;
@@ -284,7 +282,6 @@ static void loops_recompute_where_memory_is_short(void **state)
             mixed += again > 0 && again < plan.stage_count;
             ends += plan.stage_count > 1 && plan.stages[0].recompute != plan.stages[plan.stage_count - 1].recompute;
             proven += plan.proven_optimal;
-            best += value == brute.best;
         } else {
             assert_true(brute.best == INT64_MAX); /* of mixtures */
         }
@@ -292,10 +289,9 @@ static void loops_recompute_where_memory_is_short(void **state)
         diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
-    print_message(
-        "%d of %d plans fit, %d recompute, %d not everywhere, %d at one end only; %d are the best, %d proven\n", found,
-        PLANS, recomputing, mixed, ends, best, proven);
-    assert_true(recomputing > 20 && mixed > 20 && ends > 10 && proven > 20 && best >= proven && best > found * 9 / 10);
+    print_message("%d of %d plans fit, %d recompute, %d not everywhere, %d at one end only; %d are proven\n", found,
+                  PLANS, recomputing, mixed, ends, proven);
+    assert_true(recomputing > 20 && mixed > 20 && ends > 10 && proven > 20);
 }
 
 int main(void)

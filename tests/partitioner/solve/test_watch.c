@@ -46,7 +46,7 @@ static Outcome search(const Costs *costs, PlanObjective objective, double second
         for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(arena, &problem);
         problem_pin(&problem, 0, 0, 0);
         problem_pin(&problem, problem.layer_count - 1, problem.layer_count - 1, 0);
-        outcome.result = keeper_solve(&problem, 0, seconds, all, NULL).optimal;
+        outcome.result = keeper_solve(&problem, 0, NULL, seconds, all, NULL).optimal;
         allocation_copy(&outcome.allocation, &all[PLAN_OPTIMAL]);
     } else {
         outcome.result = optimal_solve(&problem, NULL, seconds, &outcome.allocation, NULL);
