@@ -274,9 +274,13 @@ insist() {
     done >/dev/null 2>&1 5<&- 6>&- 7>&- 8<&- 9<&- &
     insisting=$!
 }
+# What is sent to a process that has just been forked, its traps not yet forgotten or INT still ignored, is lost: the
+# first program says by URG when it takes signals, and is told again.
+repeat() { case $ended in 143) pass TERM ;; 130) pass INT ;; esac }
 trap 'pass USR1' USR1
 trap 'ended=143; insist' TERM HUP
 trap 'ended=130; interrupts=$((interrupts + 1)); pass INT' INT
+trap repeat URG
 
 # mpiexec passes on the end of its input, and fails if the programs have ended by then: here it never ends.
 exec 8</dev/null

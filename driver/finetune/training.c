@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/file.h"
 
 enum { WATCH_EVERY_MS = 3000, WATCH_FIRST_MS = 1000, LOOK_EVERY_MS = 50 };
@@ -20,15 +21,13 @@ static void note_signal(int number)
     signals_taken++;
 }
 
-/* In the child: with the signals as they were, and ended when this process is killed. In a group of its own Ctrl-C
- * reaches it once, from here. */
-_Noreturn static void start(const SingleCommand *command, const char *more, const sigset_t *signals, pid_t parent)
+/* In the child: ended when this process is killed. In a group of its own Ctrl-C reaches it once, from here. */
+_Noreturn static void start(const SingleCommand *command, const char *more, pid_t parent)
 {
     char *words[SINGLE_COMMAND_WORDS + 1];
     memcpy(words, command->words, sizeof command->words);
     words[command->count] = (char *)more;
     words[command->count + (more != NULL)] = NULL;
-    sigprocmask(SIG_SETMASK, signals, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() == parent) execv(words[0], words);
@@ -55,16 +54,14 @@ int training_run(const SingleCommand *command, const char *more, WatchTraining *
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction former[3], noted = {.sa_handler = note_signal};
-    sigset_t signals;
     fflush(NULL);
     signals_taken = 0;
-    sigprocmask(SIG_SETMASK, NULL, &signals);
     for (int i = 0; i < 3; i++) {
         sigaction(numbers[i], NULL, &former[i]);
         if (former[i].sa_handler != SIG_IGN) sigaction(numbers[i], &noted, NULL);
     }
-    pid_t parent = getpid(), child = fork();
-    if (child == 0) start(command, more, &signals, parent);
+    pid_t parent = getpid(), child = child_fork();
+    if (child == 0) start(command, more, parent);
     int code = child < 0 ? 127 : await(child, watch, context);
     for (int i = 0; i < 3; i++) sigaction(numbers[i], &former[i], NULL);
     if (code == 127) file_error(diagnostics, command->words[0], "cannot start");

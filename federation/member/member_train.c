@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "federation/member/member.h"
 #include "federation/site_starts.h"
@@ -82,7 +83,7 @@ pid_t member_train_begin(const Member *member, int64_t until)
 {
     Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);
-    pid_t child = fork();
+    pid_t child = child_fork();
     if (child == 0) {
         if (member->steps_lock >= 0) fcntl(member->steps_lock, F_SETFD, 0);
         if (member->federation.compiled.recipe) setenv(SKY_RECIPE_VARIABLE, member->federation.compiled.recipe, 1);

@@ -116,9 +116,11 @@ int guard_launcher(int argument_count, char **arguments)
         sigaddset(&set, *number);
     sigprocmask(SIG_BLOCK, &set, &former);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    kill(getppid(), SIGURG); /* now nothing is lost, see train.sh */
     pid_t process = fork();
     if (process == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
+        signal(SIGINT, SIG_DFL); /* a shell's background process ignores it */
         sigprocmask(SIG_SETMASK, &former, NULL);
         execvp(arguments[2], arguments + 2);
         fprintf(stderr, "train: cannot run %s: %s\n", arguments[2], strerror(errno));

@@ -5,10 +5,14 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/child.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
 #include "base/hash.h"
@@ -121,6 +125,28 @@ static void buffers_grow_and_align(void **state)
     buffer_free(&buffer);
 }
 
+static void take(int number) { (void)number; }
+
+/* A signal that reaches a child before its exec is not taken by a handler that only this process has. */
+static void children_have_no_handlers(void **state)
+{
+    (void)state;
+    signal(SIGTERM, take);
+    signal(SIGINT, SIG_IGN);
+    int status;
+    pid_t child = child_fork();
+    if (child == 0) {
+        raise(SIGINT);
+        raise(SIGTERM);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+    raise(SIGTERM);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +157,7 @@ int main(void)
         cmocka_unit_test(parts_stand_between_separators),
         cmocka_unit_test(hashes_separate_and_chain),
         cmocka_unit_test(buffers_grow_and_align),
+        cmocka_unit_test(children_have_no_handlers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

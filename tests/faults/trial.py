@@ -202,6 +202,12 @@ class Trial(Processes):
         """Goes on under any plan."""
         return self.ends(self.start(plan or self.random.choice(PLANS), "--resume", *options, data=data), set(codes))
 
+    def same_losses_with(self, data):
+        """Whether the training that has ended is one with these data from its first step on."""
+        other = Trial(self.bench, f"{self.folder}/other", self.random)
+        code = other.ends(other.start(PLANS[0], data=data), {0, 1})  # they may be refused
+        return code == 0 and losses(self.log) == losses(other.log)
+
     def compare(self):
         """The training must have ended as the undisturbed one did, to the last bit."""
         if losses(self.log) != self.bench.losses:
