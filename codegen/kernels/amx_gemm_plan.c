@@ -69,8 +69,9 @@ bool amx_plan(AmxPlan *plan, const Kernel *kernel, const Target *target)
     *plan = (AmxPlan){0};
     if (target->bf16 != BF16_TILES || !kernel_match_gemm(kernel, &plan->match)) return false;
     plan->parts = plan->match.bf16 ? 1 : AMX_MAX_PARTS;
-    const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
-    if (a->dtype != DTYPE_F32 || b->dtype != DTYPE_F32) return false;
+    if (!factor_is_known(kernel->operands[plan->match.a].dtype) ||
+        !factor_is_known(kernel->operands[plan->match.b].dtype))
+        return false;
     plan->rows = extent_of(kernel, plan->match.row_axis);
     plan->columns = extent_of(kernel, plan->match.column_axis);
     plan->depth = kernel_inner_extent(kernel);

@@ -112,14 +112,13 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
 {
     Emit *emit = panel->emit;
     const AmxPlan *plan = panel->plan;
-    const KernelOperand *operand = &panel->kernel->operands[plan->match.b];
-    int64_t along_k = operand->stride[panel->kernel->axis_count - 1];
-    int64_t along_n = operand->stride[plan->match.column_axis];
-    if (along_k != 1 && along_n != 1) return;
+    const Factor source = factor_of(emit, panel->kernel, plan->match.b, plan->match.column_axis);
+    bool by_columns = source.along_k == 1;
+    if (!by_columns && source.across != 1) return;
     int64_t columns = amx_panel_columns(plan),
             depth = plan->depth_block < plan->depth ? plan->depth_block : plan->depth;
-    int64_t row_bytes = (along_k == 1 ? depth : columns) * (int64_t)sizeof(float);
-    int64_t row_lines = (row_bytes + BLOCK_LINE_BYTES - 1) / BLOCK_LINE_BYTES, rows = along_k == 1 ? columns : depth;
+    int64_t row_bytes = factor_bytes(&source, by_columns ? depth : columns);
+    int64_t row_lines = (row_bytes + BLOCK_LINE_BYTES - 1) / BLOCK_LINE_BYTES, rows = by_columns ? columns : depth;
     int64_t steps = (depth + BLOCK_DEPTH - 1) / BLOCK_DEPTH, turns = plan->unit_rows / plan->tile_rows * steps;
     int64_t share = (row_lines * rows + turns - 1) / turns;
     Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(plan)), "");
@@ -128,7 +127,8 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
         Ir line = emit_add(emit, first, emit_i64(emit, i)), per_row = emit_i64(emit, row_lines);
         Ir row = LLVMBuildUDiv(emit->builder, line, per_row, "");
         Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), BLOCK_LINE_BYTES);
-        at = emit_add(emit, at, emit_mul(emit, row, (along_k == 1 ? along_n : along_k) * (int64_t)sizeof(float)));
+        at =
+            emit_add(emit, at, emit_mul(emit, row, factor_bytes(&source, by_columns ? source.across : source.along_k)));
         emit_prefetch(emit, bytes_after(panel, parameter(panel, AMX_NEXT), at), PREFETCH_LEVEL2);
     }
 }

@@ -12,8 +12,8 @@ typedef struct BlockReorder {
     bool along_k;       /* lines are read along k */
     bool lines_along_k; /* and stored so */
     const BlockLayout *layout;
-    bool whole;       /* no masks */
-    int64_t k, other; /* strides */
+    bool whole; /* no masks */
+    Factor factor;
     Ir source, reordered, extent, depth;
     Ir steps; /* blocks along k */
 } BlockReorder;
@@ -36,33 +36,41 @@ static Ir at_most(const BlockReorder *reorder, Ir value, Ir limit)
     return LLVMBuildSelect(builder, LLVMBuildICmp(builder, LLVMIntSLT, value, limit, ""), value, limit, "");
 }
 
-/* 16 floats at `other`, `k`, consecutive or strided along the line. */
-static Ir load_floats(const BlockReorder *reorder, Ir other, Ir k, Ir mask)
+static int64_t line_stride(const BlockReorder *reorder)
 {
-    Emit *emit = reorder->emit;
-    Ir offset = emit_add(emit, emit_mul(emit, other, reorder->other), emit_mul(emit, k, reorder->k));
-    Ir address = emit_address(emit, emit->f32, reorder->source, offset);
-    int64_t stride = reorder->along_k ? reorder->k : reorder->other;
-    if (stride == 1) return emit_load(emit, f32_vector(reorder), address, mask, 4);
-    return emit_gather(emit, emit->f32, address, emit_iota(emit, stride, LANES), mask);
+    return reorder->along_k ? reorder->factor.along_k : reorder->factor.across;
+}
+
+/* Whether elements go into blocks as they are. */
+static bool keeps_bits(const BlockReorder *reorder)
+{
+    return reorder->layout->parts == 1 && factor_is_bf16(&reorder->factor);
+}
+
+/* 16 elements at `row`, `k`, consecutive or strided along the line: numbers, or bits that are kept. */
+static Ir load_lanes(const BlockReorder *reorder, Ir row, Ir k, Ir mask)
+{
+    const Factor *factor = &reorder->factor;
+    return (keeps_bits(reorder) ? factor_load_raw : factor_load)(factor, factor_at(factor, reorder->source, row, k),
+                                                                 line_stride(reorder), LANES, mask);
 }
 
 /* k ... k + 15 of one row; rows that do not exist repeat the last one. */
-static Ir floats_of_row(const BlockReorder *reorder, Ir row, Ir k)
+static Ir lanes_of_row(const BlockReorder *reorder, Ir row, Ir k)
 {
-    if (reorder->whole) return load_floats(reorder, row, k, NULL);
+    if (reorder->whole) return load_lanes(reorder, row, k, NULL);
     row = at_most(reorder, row, emit_add(reorder->emit, reorder->extent, emit_i64(reorder->emit, -1)));
-    return load_floats(reorder, row, k, lanes_below(reorder, reorder->depth, k));
+    return load_lanes(reorder, row, k, lanes_below(reorder, reorder->depth, k));
 }
 
 /* One k of 16 rows. */
-static Ir floats_of_k(const BlockReorder *reorder, Ir row, Ir k)
+static Ir lanes_of_k(const BlockReorder *reorder, Ir row, Ir k)
 {
-    if (reorder->whole) return load_floats(reorder, row, k, NULL);
+    if (reorder->whole) return load_lanes(reorder, row, k, NULL);
     LLVMBuilderRef builder = reorder->emit->builder;
     Ir inside = all_if(reorder, LLVMBuildICmp(builder, LLVMIntSLT, k, reorder->depth, ""));
     Ir exists = lanes_below(reorder, reorder->extent, row);
-    return load_floats(reorder, row, k, LLVMBuildAnd(builder, exists, inside, ""));
+    return load_lanes(reorder, row, k, LLVMBuildAnd(builder, exists, inside, ""));
 }
 
 /* The vectors of a block as memory has them: of row i its k 0 ... 15 and 16 ... 31 at i and LANES + i, or k 0 ... 31 of
@@ -71,9 +79,9 @@ static void load_block(const BlockReorder *reorder, Ir row, Ir k, Ir *floats)
 {
     Emit *emit = reorder->emit;
     for (int i = 0; i < 2 * LANES; i++) {
-        floats[i] = reorder->along_k ? floats_of_row(reorder, emit_add(emit, row, emit_i64(emit, i % LANES)),
-                                                     emit_add(emit, k, emit_i64(emit, i / LANES * LANES)))
-                                     : floats_of_k(reorder, row, emit_add(emit, k, emit_i64(emit, i)));
+        floats[i] = reorder->along_k ? lanes_of_row(reorder, emit_add(emit, row, emit_i64(emit, i % LANES)),
+                                                    emit_add(emit, k, emit_i64(emit, i / LANES * LANES)))
+                                     : lanes_of_k(reorder, row, emit_add(emit, k, emit_i64(emit, i)));
     }
 }
 
@@ -95,11 +103,20 @@ static Ir pairs(const BlockReorder *reorder, Ir low, Ir high, int step, bool alo
     return LLVMBuildBitCast(emit->builder, both, LLVMVectorType(emit->i32, LANES), "");
 }
 
-/* Rounds 32 floats: the low 16 come first. Returned as 16 pairs. */
+static Ir joined(Emit *emit, Ir low, Ir high)
+{
+    Ir lanes[2 * LANES];
+    for (int i = 0; i < 2 * LANES; i++) lanes[i] = emit_i32(emit, i);
+    return LLVMBuildShuffleVector(emit->builder, low, high, LLVMConstVector(lanes, 2 * LANES), "");
+}
+
+/* Rounds 32 floats, or takes as many bf16: the low 16 come first. Returned as 16 pairs. */
 static Ir rounded(const BlockReorder *reorder, Ir low, Ir high, bool along_k)
 {
     Emit *emit = reorder->emit;
-    Ir both = emit_intrinsic(emit, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", NULL, 0, (Ir[]){high, low}, 2);
+    Ir both = keeps_bits(reorder)
+                  ? joined(emit, low, high)
+                  : emit_intrinsic(emit, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", NULL, 0, (Ir[]){high, low}, 2);
     if (along_k) return LLVMBuildBitCast(emit->builder, both, LLVMVectorType(emit->i32, LANES), "");
     both = LLVMBuildBitCast(emit->builder, both, LLVMVectorType(emit->i16, 2 * LANES), "");
     Ir half[2];
@@ -191,28 +208,26 @@ static void reorder_block(BlockReorder *reorder, Ir row, Ir k, bool whole)
 static void prefetch_block(const BlockReorder *reorder, Ir row, Ir k)
 {
     Emit *emit = reorder->emit;
-    int64_t stride = reorder->along_k ? reorder->k : reorder->other;
-    if (stride != 1) return;
-    int lines = reorder->along_k ? BLOCK_SIDE : BLOCK_DEPTH, line_floats = reorder->along_k ? BLOCK_DEPTH : BLOCK_SIDE;
-    int64_t between = reorder->along_k ? reorder->other : reorder->k;
-    Ir offset = emit_add(emit, emit_mul(emit, row, reorder->other), emit_mul(emit, k, reorder->k));
+    const Factor *factor = &reorder->factor;
+    if (line_stride(reorder) != 1) return;
+    int lines = reorder->along_k ? BLOCK_SIDE : BLOCK_DEPTH,
+        line_elements = reorder->along_k ? BLOCK_DEPTH : BLOCK_SIDE;
+    int64_t between = reorder->along_k ? factor->across : factor->along_k;
+    Ir first = factor_at(factor, reorder->source, row, k);
     for (int i = 0; i < lines; i++) {
-        for (int j = 0; j < line_floats; j += LANES) {
-            Ir line = emit_add(emit, offset, emit_i64(emit, (lines + i) * between + j));
-            emit_prefetch(emit, emit_address(emit, emit->f32, reorder->source, line), PREFETCH_LEVEL2);
-        }
+        Ir line = factor_skip(factor, first, emit_i64(emit, (lines + i) * between));
+        for (int64_t byte = 0; byte < factor_bytes(factor, line_elements); byte += BLOCK_LINE_BYTES)
+            emit_prefetch(emit, emit_address(emit, emit->i8, line, emit_i64(emit, byte)), PREFETCH_LEVEL2);
     }
 }
 
 static BlockReorder reorder_for(Emit *emit, const Kernel *kernel, const KernelGemm *match, const BlockLayout *layout,
                                 bool is_b)
 {
-    const KernelOperand *operand = &kernel->operands[is_b ? match->b : match->a];
-    int axis = is_b ? match->column_axis : match->row_axis;
     BlockReorder reorder = {.emit = emit, .lines_along_k = !is_b, .layout = layout};
-    reorder.k = operand->stride[kernel->axis_count - 1];
-    reorder.other = axis < 0 ? 0 : operand->stride[axis];
-    reorder.along_k = reorder.k == 1 || reorder.other != 1;
+    reorder.factor = is_b ? factor_of(emit, kernel, match->b, match->column_axis)
+                          : factor_of(emit, kernel, match->a, match->row_axis);
+    reorder.along_k = reorder.factor.along_k == 1 || reorder.factor.across != 1;
     reorder.source = LLVMGetParam(emit->function, REORDER_SOURCE);
     reorder.reordered = LLVMGetParam(emit->function, REORDER_TARGET);
     reorder.extent = LLVMGetParam(emit->function, REORDER_EXTENT);
@@ -286,12 +301,10 @@ Ir blocks_factor_address(Emit *emit, const Kernel *kernel, int number, Ir base, 
                          Ir position, Ir k)
 {
     const KernelOperand *operand = &kernel->operands[number];
-    int inner = kernel->axis_count - 1;
-    Ir offset = emit_mul(emit, k, operand->stride[inner]);
-    for (int axis = 0; axis < inner; axis++) {
-        if (!operand->stride[axis]) continue;
-        Ir at = axis == moving_axis ? position : index[axis];
-        offset = emit_add(emit, offset, emit_mul(emit, at, operand->stride[axis]));
-    }
-    return emit_address(emit, emit->f32, base, offset);
+    Factor factor = factor_of(emit, kernel, number, moving_axis);
+    Ir batch = emit_i64(emit, 0);
+    for (int axis = 0; axis < kernel->axis_count - 1; axis++)
+        if (operand->stride[axis] && axis != moving_axis)
+            batch = emit_add(emit, batch, emit_mul(emit, index[axis], operand->stride[axis]));
+    return factor_at(&factor, factor_skip(&factor, base, batch), position, k);
 }

@@ -1,12 +1,11 @@
 /* Reordering of a matrix product's factors into blocks of bf16: 16 rows (of A) or columns (of B) x 32 k, in which k
  * stands in pairs, as TDPBF16PS and VDPBF16PS want them. A block is 16 lines of 64 bytes: a block of A holds for
  * every row its 16 pairs, a block of B for every pair its 16 columns. Factors of float32 that are split have a block
- * for every part. */
+ * for every part; factors that memory has as bf16 go into blocks as they are. */
 #ifndef CODEGEN_KERNELS_BF16_BLOCKS_H
 #define CODEGEN_KERNELS_BF16_BLOCKS_H
 
-#include "codegen/kernels/emit.h"
-#include "graph/kernel/kernel.h"
+#include "codegen/kernels/factor.h"
 
 enum {
     BLOCK_SIDE = 16,                    /* rows of A, columns of B */

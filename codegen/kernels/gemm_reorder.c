@@ -1,13 +1,13 @@
 #include "codegen/kernels/gemm_reorder.h"
 
 #include "codegen/kernels/arithmetic.h"
+#include "codegen/kernels/factor.h"
 
 typedef struct PanelReorder {
     Emit *emit;
     const GemmPlan *plan;
     const PanelShape *panel;
-    DType dtype;
-    int64_t along_k, along_n; /* strides of B */
+    Factor b;
     Ir source, reordered;
     int width; /* lanes of a reordered row */
 } PanelReorder;
@@ -17,14 +17,12 @@ static unsigned reordered_bytes(const PanelReorder *reorder) { return (unsigned)
 static Ir source_at(const PanelReorder *reorder, Ir k, int64_t more_k, int64_t n)
 {
     Emit *emit = reorder->emit;
-    Ir offset = emit_mul(emit, k, reorder->along_k);
-    offset = emit_add(emit, offset, emit_i64(emit, more_k * reorder->along_k + n * reorder->along_n));
-    return emit_address(emit, emit_memory_type(emit, reorder->dtype), reorder->source, offset);
+    return factor_at(&reorder->b, reorder->source, emit_i64(emit, n), emit_add(emit, k, emit_i64(emit, more_k)));
 }
 
-static Ir widened(const PanelReorder *reorder, Ir raw)
+static Ir load(const PanelReorder *reorder, Ir address, int64_t stride, Ir mask)
 {
-    Ir value = arithmetic_widen(reorder->emit, reorder->dtype, raw);
+    Ir value = factor_load(&reorder->b, address, stride, reorder->plan->lanes, mask);
     return reorder->plan->rounds_b ? arithmetic_round_bf16(reorder->emit, value) : value;
 }
 
@@ -52,12 +50,7 @@ static void reorder_row(const PanelReorder *reorder, Ir k)
         int active = lanes_of_vector(reorder, v);
         Ir mask = active < lanes ? emit_lane_mask(emit, active, lanes) : NULL;
         Ir address = source_at(reorder, k, 0, (int64_t)v * lanes);
-        LLVMTypeRef type = emit_memory_type(emit, reorder->dtype);
-        Ir raw =
-            reorder->along_n == 1
-                ? emit_load(emit, emit_vector_type(type, lanes), address, mask, (unsigned)dtype_size(reorder->dtype))
-                : emit_gather(emit, type, address, emit_iota(emit, reorder->along_n, lanes), mask);
-        store_row(reorder, k, 0, v, widened(reorder, raw));
+        store_row(reorder, k, 0, v, load(reorder, address, reorder->b.across, mask));
     }
 }
 
@@ -66,17 +59,10 @@ static void reorder_block(const PanelReorder *reorder, Ir k, int count, int v)
 {
     Emit *emit = reorder->emit;
     int lanes = reorder->plan->lanes, active = lanes_of_vector(reorder, v);
-    LLVMTypeRef type = emit_vector_type(emit_memory_type(emit, reorder->dtype), lanes);
     Ir mask = count < lanes ? emit_lane_mask(emit, count, lanes) : NULL;
     Ir row[64];
-    for (int n = 0; n < lanes; n++) {
-        Ir raw = LLVMConstNull(type);
-        if (n < active) {
-            Ir address = source_at(reorder, k, 0, (int64_t)v * lanes + n);
-            raw = emit_load(emit, type, address, mask, (unsigned)dtype_size(reorder->dtype));
-        }
-        row[n] = widened(reorder, raw);
-    }
+    for (int n = 0; n < active; n++) row[n] = load(reorder, source_at(reorder, k, 0, (int64_t)v * lanes + n), 1, mask);
+    for (int n = active; n < lanes; n++) row[n] = LLVMConstNull(LLVMTypeOf(row[0]));
     emit_transpose_square(emit, row, lanes);
     for (int i = 0; i < count; i++) store_row(reorder, k, i, v, row[i]);
 }
@@ -97,13 +83,10 @@ static void reorder_transposed(const PanelReorder *reorder)
 void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PanelShape *panel, Ir source,
                     Ir reordered)
 {
-    const KernelOperand *b = &kernel->operands[plan->match.b];
-    PanelReorder reorder = {
-        .emit = emit, .plan = plan, .panel = panel, .dtype = b->dtype, .source = source, .reordered = reordered};
-    reorder.along_k = b->stride[kernel->axis_count - 1];
-    reorder.along_n = b->stride[plan->match.column_axis];
+    PanelReorder reorder = {.emit = emit, .plan = plan, .panel = panel, .source = source, .reordered = reordered};
+    reorder.b = factor_of(emit, kernel, plan->match.b, plan->match.column_axis);
     reorder.width = plan->lanes * panel->vectors;
-    if (plan->b == GEMM_B_TRANSPOSED && reorder.along_k == 1) {
+    if (plan->b == GEMM_B_TRANSPOSED && reorder.b.along_k == 1) {
         reorder_transposed(&reorder);
         return;
     }

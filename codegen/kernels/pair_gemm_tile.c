@@ -18,6 +18,7 @@ typedef struct PairPanel {
     const Kernel *kernel;
     const PairPlan *plan;
     LLVMValueRef function, reorder_b;
+    Factor source; /* B */
     int vectors;
     int64_t steps; /* of k in a whole block */
     int64_t share; /* steps of the next panel that a tile reorders */
@@ -41,9 +42,11 @@ static Ir below(PairPanel *panel, Ir a, Ir b) { return LLVMBuildICmp(panel->emit
 
 /* ---- Reordering the next panel ---- */
 
-static const KernelOperand *source(const PairPanel *panel) { return &panel->kernel->operands[panel->plan->match.b]; }
-static int64_t along_k(const PairPanel *panel) { return source(panel)->stride[panel->kernel->axis_count - 1]; }
-static int64_t along_n(const PairPanel *panel) { return source(panel)->stride[panel->plan->match.column_axis]; }
+/* The next panel's element at k, in its first column. */
+static Ir next_source(PairPanel *panel, Ir k)
+{
+    return factor_at(&panel->source, parameter(panel, PAIR_NEXT_SOURCE), emit_i64(panel->emit, 0), k);
+}
 
 /* The next panel's k from `k`, a multiple of BLOCK_DEPTH, to `end`. */
 static void reorder_next(PairPanel *panel, Ir k, Ir end)
@@ -51,11 +54,9 @@ static void reorder_next(PairPanel *panel, Ir k, Ir end)
     Emit *emit = panel->emit;
     EmitIf branch;
     emit_if(emit, &branch, below(panel, k, end));
-    Ir from = bytes_after(panel, parameter(panel, PAIR_NEXT_SOURCE),
-                          emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
     Ir to = emit_mul(emit, k, panel->plan->vectors * BLOCK_LINE_BYTES / 2);
-    Ir arguments[] = {from, bytes_after(panel, parameter(panel, PAIR_NEXT_B), to), parameter(panel, PAIR_NEXT_EXTENT),
-                      LLVMBuildSub(emit->builder, end, k, "")};
+    Ir arguments[] = {next_source(panel, k), bytes_after(panel, parameter(panel, PAIR_NEXT_B), to),
+                      parameter(panel, PAIR_NEXT_EXTENT), LLVMBuildSub(emit->builder, end, k, "")};
     LLVMBuildCall2(emit->builder, blocks_reorder_type(emit), panel->reorder_b, arguments, 4, "");
     emit_else(emit, &branch);
     emit_end_if(emit, &branch);
@@ -86,16 +87,16 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
 {
     Emit *emit = panel->emit;
     LLVMBuilderRef builder = emit->builder;
-    bool by_rows = along_n(panel) == 1;
-    if (!by_rows && along_k(panel) != 1) return;
-    int64_t k_lines = panel->share * BLOCK_DEPTH * (int64_t)sizeof(float) / BLOCK_LINE_BYTES;
-    int64_t per_row = by_rows ? panel->plan->vectors : k_lines;
-    int64_t lines = per_row * (by_rows ? panel->share * BLOCK_DEPTH : pair_panel_columns(panel->plan));
-    int64_t pitch = (by_rows ? along_k(panel) : along_n(panel)) * (int64_t)sizeof(float);
+    const Factor *source = &panel->source;
+    bool by_rows = source->across == 1;
+    if (!by_rows && source->along_k != 1) return;
+    int64_t columns = pair_panel_columns(panel->plan), depth = panel->share * BLOCK_DEPTH;
+    int64_t per_row = divide_up(factor_bytes(source, by_rows ? columns : depth), BLOCK_LINE_BYTES);
+    int64_t lines = per_row * (by_rows ? depth : columns);
+    int64_t pitch = factor_bytes(source, by_rows ? source->along_k : source->across);
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
     Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
-    Ir first = bytes_after(panel, parameter(panel, PAIR_NEXT_SOURCE),
-                           emit_mul(emit, k, along_k(panel) * (int64_t)sizeof(float)));
+    Ir first = next_source(panel, k);
     Ir k_left = LLVMBuildSub(builder, parameter(panel, PAIR_NEXT_DEPTH), k, "");
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);
@@ -282,6 +283,7 @@ LLVMValueRef pair_emit_panel(Emit *emit, const Kernel *kernel, const PairPlan *p
 {
     PairPanel panel = {.emit = emit, .kernel = kernel, .plan = plan, .reorder_b = reorder_b, .vectors = vectors};
     int64_t tiles = divide_up(plan->unit_rows, plan->tile_rows);
+    panel.source = factor_of(emit, kernel, plan->match.b, plan->match.column_axis);
     panel.steps = divide_up(plan->depth < plan->depth_block ? plan->depth : plan->depth_block, BLOCK_DEPTH);
     panel.share = divide_up(panel.steps, tiles > 1 ? tiles - 1 : 1);
     panel.function = emit_function(emit, name, pair_panel_type(emit, kernel), true);

@@ -323,9 +323,10 @@ static bool fuse_into_producer(Fuser *fuser, size_t c, ValueId value)
         return false;
     Register store = final_store(producer->kernel, store_operand);
     if (!store || !independent(producer, consumer, value)) return false;
-    /* What is stored and loaded back has the type of the value, and so must what is passed in a register. */
+    /* What is stored and loaded back has the type of the value, and so must what is passed in a register: types that
+     * memory alone has round it, or cut it off. */
     if (kernel_type(producer->kernel, kernel_instruction(producer->kernel, store)->a) !=
-        kernel_register_type(graph_value(lowering->graph, value)->dtype))
+        graph_value(lowering->graph, value)->dtype)
         return false;
 
     bool keep = fuser->kept[value] || fuser->reader_count[value] > 1;

@@ -70,7 +70,9 @@ bool infer_decode(InferContext *context)
 static View view_of_rows(Lowering *lowering, ValueId value)
 {
     View view = lower_view(lowering, value);
-    if (view.shape.dim[view.shape.rank - 1] <= 1 || view.stride[view.shape.rank - 1] == 1) return view;
+    const Graph *graph = lowering->graph;
+    bool same_type = graph_value(graph, view.base)->dtype == graph_value(graph, value)->dtype;
+    if (same_type && (view.shape.dim[view.shape.rank - 1] <= 1 || view.stride[view.shape.rank - 1] == 1)) return view;
     lowering_materialize(lowering, value);
     return lower_view(lowering, value);
 }

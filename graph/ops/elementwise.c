@@ -150,9 +150,9 @@ bool differentiate_cast(Differentiation *d, const Node *node)
 
 void lower_cast(Lowering *lowering, const Node *node)
 {
-    DType from = graph_value(lowering->graph, node->inputs[0])->dtype;
     DType to = graph_value(lowering->graph, node->outputs[0])->dtype;
-    if (from == to) {
+    View view = lower_view(lowering, node->inputs[0]);
+    if (movement_view(lowering->graph, node, &view)) {
         lower_movement(lowering, node);
         return;
     }

@@ -1,7 +1,8 @@
 /* Lowering: nodes become kernels over views of buffers.
  *
  * A view reads a value at strides of the buffer that really holds the elements: Reshape, Transpose, Expand, Slice and
- * Identity cost nothing wherever their strides can be expressed. A lowering rule asks for views of its inputs, builds
+ * Identity cost nothing wherever their strides can be expressed, nor does a Cast to the type in which kernels compute
+ * what the buffer holds. A lowering rule asks for views of its inputs, builds
  * kernels over them, and names the value each operand reads or writes. */
 #ifndef GRAPH_OPS_LOWER_H
 #define GRAPH_OPS_LOWER_H
@@ -10,7 +11,7 @@
 #include "graph/kernel/kernel.h"
 
 typedef struct View {
-    ValueId base;   /* the value whose buffer this is */
+    ValueId base;   /* the value whose buffer this is, and whose type its elements have in memory */
     int64_t offset; /* elements */
     Shape shape;
     int64_t stride[MAX_RANK]; /* elements per step of each dimension; 0 where broadcast */

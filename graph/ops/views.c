@@ -137,12 +137,16 @@ void view_slice(View *view, const SliceBounds *bounds, const Shape *part)
     }
 }
 
+/* Whether loads of the one type give what the other one holds: kernels compute bf16 and float16 as float32, and all
+ * integers as int64. */
+static bool loads_as(DType stored, DType type) { return stored == type || kernel_register_type(stored) == type; }
+
 bool movement_view(const Graph *graph, const Node *node, View *view)
 {
     const Value *output = graph_value(graph, node->outputs[0]);
     SliceBounds bounds;
     switch (node->op) {
-    case OP_Cast: return graph_value(graph, node->inputs[0])->dtype == output->dtype;
+    case OP_Cast: return loads_as(graph_value(graph, node->inputs[0])->dtype, output->dtype);
     case OP_Identity: return true;
     case OP_Reshape: return reshape_view(view, &output->shape);
     case OP_Transpose: transpose_view(view, node); return true;

@@ -23,6 +23,7 @@ typedef struct Stored {
     ValueId value;
     int layer;
     ValueId again;
+    ValueId bits; /* the bf16 value that `again` widens; 0: it is made otherwise */
 } Stored;
 
 typedef struct Storing {
@@ -128,7 +129,7 @@ static ValueId stored(Storing *storing, ValueId value, NodeId reader)
     NodeOrigin origin = {
         .name = made.name, .phase = PHASE_BACKWARD, .differentiates = reads.differentiates, .layer = reads.layer};
     bool is_widened = operator_has(made.op, CONVERTS) && graph_value(graph, made.inputs[0])->dtype == DTYPE_BF16;
-    ValueId again = value;
+    ValueId again = value, bits = 0;
     if (is_widened) {
         again = cast(storing, reader, origin, made.inputs[0], DTYPE_F32);
     } else if (operator_has(made.op, IS_MOVEMENT) && shape_elements(&graph_value(graph, made.inputs[0])->shape) ==
@@ -138,11 +139,31 @@ static ValueId stored(Storing *storing, ValueId value, NodeId reader)
             again = insert(storing, reader, made.op, origin, from, made.attributes, made.attribute_count);
     } else if (is_large(&graph_value(graph, value)->shape)) {
         NodeOrigin forward = {.name = made.name, .layer = reads.layer};
-        again = cast(storing, reader, origin, cast(storing, producer + 1, forward, value, DTYPE_BF16), DTYPE_F32);
+        bits = cast(storing, producer + 1, forward, value, DTYPE_BF16);
+        again = cast(storing, reader, origin, bits, DTYPE_F32);
     }
-    Stored entry = {value, reads.layer, again};
+    Stored entry = {value, reads.layer, again, bits};
     array_push(storing->stored, storing->stored_count, storing->stored_capacity, entry);
     return again;
+}
+
+/* What a product of forward reads in place of the value: its factors are rounded anyway, so where the value is stored
+ * it reads that, and often nobody needs the float32 any more. */
+static ValueId stored_factor(Storing *storing, ValueId value, NodeId reader)
+{
+    Graph *graph = storing->graph;
+    NodeId producer = graph_value(graph, value)->producer;
+    if (!producer || producer >= storing->nodes) return value;
+    const Node made = *graph_node(graph, producer);
+    NodeOrigin origin = {.name = made.name, .layer = made.layer};
+    if (made.phase != PHASE_FORWARD || made.layer != graph_node(graph, reader)->layer) return value;
+    for (size_t i = 0; i < storing->stored_count; i++)
+        if (storing->stored[i].value == value && storing->stored[i].bits)
+            return cast(storing, reader, origin, storing->stored[i].bits, DTYPE_F32);
+    if (!operator_has(made.op, IS_MOVEMENT)) return value;
+    ValueId from = stored_factor(storing, made.inputs[0], reader);
+    if (from == made.inputs[0]) return value;
+    return insert(storing, reader, made.op, origin, from, made.attributes, made.attribute_count);
 }
 
 static bool differentiates_loss(const Graph *graph, const Node *node)
@@ -161,6 +182,11 @@ bool store_bf16(Graph *graph, const PassOptions *options, Diagnostics *diagnosti
             continue;
         for (int i = 0; i < node.input_count; i++)
             if (node.inputs[i]) node.inputs[i] = stored(&storing, node.inputs[i], n);
+    }
+    for (NodeId n = 1; n < storing.nodes; n++) {
+        const Node node = *graph_node(graph, n);
+        if (node.phase != PHASE_FORWARD || node.layer == LAYER_NONE || !operator_has(node.op, IS_PRODUCT)) continue;
+        for (int i = 0; i < 2; i++) node.inputs[i] = stored_factor(&storing, node.inputs[i], n);
     }
     put_in_place(&storing);
     return true;

@@ -53,16 +53,8 @@ static void test_long_products(void **state)
 {
     (void)state;
     for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
-        Product p = {1,
-                     33,
-                     70,
-                     3100 + 1700 * (epilogue % 2),
-                     epilogue % 2,
-                     epilogue % 3,
-                     false,
-                     DTYPE_F32,
-                     DTYPE_F32,
-                     (Epilogue)epilogue};
+        Product p = {1,     33,        70,        3100 + 1700 * (epilogue % 2), epilogue % 2, epilogue % 3,
+                     false, DTYPE_F32, DTYPE_F32, (Epilogue)epilogue,           false};
         build_product(&p);
         check_filled(&kernel, 2e-4, fill_random);
         p.rows = 1100;
@@ -83,7 +75,8 @@ static void check_bf16(void)
         if (round % 10 == 0) p.depth = 2100;
         if (round % 20 == 5) p.rows = 530;
         if (round % 20 == 6) p.columns = 900;
-        p.stored = draw(8) ? DTYPE_F32 : DTYPE_BF16;
+        p.stored = draw(2) ? DTYPE_F32 : DTYPE_BF16;
+        p.b_is_bf16 = draw(2);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         kernel_round_factors(&kernel);
@@ -128,6 +121,7 @@ static void test_split_products(void **state)
     static const Sizes sides = {6, {120, 128, 131, 160, 200, 545}}, depths = {7, {128, 130, 256, 257, 300, 530, 700}};
     for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
         Product p = draw_product(&sides, &depths);
+        p.b_is_bf16 = draw(2);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         check_filled(&kernel, 1e-5, draw(2) ? fill_random : fill_uneven);
@@ -158,7 +152,7 @@ static void test_split_accuracy(void **state)
     assert_int_equal(target.bf16, BF16_PAIRS);
     Target multiply_add = target;
     for (int round = 0; round < 5; round++) {
-        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN};
+        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
         build_product(&p);
         target = multiply_add;
         check_compared(&kernel, 0, fill_random, measure_error);
@@ -193,7 +187,7 @@ static void test_infinite_factor(void **state)
 {
     (void)state;
     if (nothing_is_split()) return;
-    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
+    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
     build_product(&p);
     check_compared(&kernel, 0, fill_with_infinity, expect_one_row);
 }

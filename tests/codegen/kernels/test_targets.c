@@ -24,7 +24,8 @@ static void test_units(void **state)
     assert_true(target_init(&tiles, (TargetOptions){.cpu = "sapphirerapids"}, &diagnostics));
     assert_true(target_init(&pairs, (TargetOptions){.cpu = "znver4"}, &diagnostics));
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        Product p = {1, shapes[i][0], shapes[i][1], shapes[i][2], false, false, false, DTYPE_F32, DTYPE_F32, PLAIN};
+        Product p = {1,     shapes[i][0], shapes[i][1], shapes[i][2], false, false,
+                     false, DTYPE_F32,    DTYPE_F32,    PLAIN,        false};
         AmxPlan plan;
         build_product(&p);
         assert_true(amx_plan(&plan, &kernel, &tiles));
@@ -69,7 +70,7 @@ static void test_other_targets(void **state)
                  {"x86_64-linux-gnu", "sapphirerapids", "tdpbf16ps", 64, 62, BF16_TILES},
                  {"aarch64-linux-gnu", "cortex-a72", "v0.4s", 16, 183, BF16_NONE}};
     static Kernel kernels[4];
-    Product product = {1, 37, 70, 40, false, true, false, DTYPE_F32, DTYPE_F32, BIAS_GELU};
+    Product product = {1, 37, 70, 40, false, true, false, DTYPE_F32, DTYPE_F32, BIAS_GELU, false};
     build_product(&product);
     kernels[2] = kernel;
     product.transpose_b = false;
@@ -157,7 +158,7 @@ static void test_cache(void **state)
     Kernel softmax;
     build_softmax(20, 40);
     softmax = kernel;
-    Product product = {1, 20, 30, 40, false, true, false, DTYPE_F32, DTYPE_F32, PLAIN};
+    Product product = {1, 20, 30, 40, false, true, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
     build_product(&product);
     const Kernel *list[] = {&softmax, &kernel, &softmax};
     Buffer first[2] = {{0}};

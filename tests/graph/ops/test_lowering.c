@@ -63,6 +63,27 @@ static void linear_layers_merge_their_rows(void **state)
     graph_free(&graph);
 }
 
+static void reading_bf16_as_float32_costs_no_call(void **state)
+{
+    (void)state;
+    Graph graph;
+    graph_init(&graph, "test");
+    Shape tokens = SHAPE(4, 16), matrix = SHAPE(16, 16);
+    ValueId x = graph_add_input(&graph, "x", DTYPE_BF16, &tokens);
+    ValueId w = graph_add_parameter(&graph, "w", DTYPE_F32, &matrix, NULL);
+    Attribute wide = attribute_integer("to", DTYPE_F32), narrow = attribute_integer("to", DTYPE_BF16);
+    ValueId read = node(&graph, OP_Cast, &x, 1, &wide, 1);
+    ValueId y = node(&graph, OP_MatMul, (ValueId[]){read, w}, 2, NULL, 0);
+    y = node(&graph, OP_Cast, &y, 1, &narrow, 1);
+    Evaluator evaluator;
+    evaluator_init(&evaluator, &graph);
+    assert_int_equal(evaluator.lowering.call_count, 2);
+    assert_int_equal(evaluator.lowering.calls[0].kernel->operands[0].dtype, DTYPE_BF16);
+    assert_int_equal(evaluator.lowering.calls[0].operands[0].value, x);
+    evaluator_free(&evaluator);
+    graph_free(&graph);
+}
+
 static void a_view_that_strides_cannot_express_is_copied(void **state)
 {
     (void)state;
@@ -159,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_heads_are_views),
         cmocka_unit_test(linear_layers_merge_their_rows),
+        cmocka_unit_test(reading_bf16_as_float32_costs_no_call),
         cmocka_unit_test(a_view_that_strides_cannot_express_is_copied),
         cmocka_unit_test(views_stop_at_received_values),
         cmocka_unit_test(wrong_inputs_are_diagnosed),
