@@ -1,14 +1,14 @@
 #include "driver/compile/head_loss.h"
 
 #include "frontend/huggingface/import_folder.h"
+#include "graph/passes/loss.h"
 
 static const char *loss_of(const Head *head)
 {
     switch (head->kind) {
     case HEAD_SEQUENCE: return head->several ? "bce" : "cross-entropy";
     case HEAD_REGRESSION: return "mse";
-    case HEAD_QUESTION:
-        return "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions";
+    case HEAD_QUESTION: return LOSS_OF_ANSWERS;
     case HEAD_TOKENS:
     case HEAD_MASKED: return "cross-entropy";
     default: return NULL;

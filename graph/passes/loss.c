@@ -163,11 +163,21 @@ static const LossKind *read_term(Arena *arena, LossTerm *term, char *text, Diagn
     return kind;
 }
 
+/* Whether the scores are one for each token of a row, as those of where an answer begins and ends are. */
+static bool is_for_tokens(const Graph *graph, ValueId scores)
+{
+    const Value *value = graph_value(graph, scores);
+    return scores && dtype_is_float(value->dtype) && value->shape.rank == 2 && value->shape.dim[1] > 1;
+}
+
 /* What the outputs themselves say the loss is; NULL after reporting if they do not. */
 static const char *default_loss(const Builder *b)
 {
     const Graph *graph = b->graph;
     if (loss_is_scalar(graph, loss_find_output(graph, "loss"))) return "output:loss";
+    if (is_for_tokens(graph, loss_find_output(graph, "start_logits")) &&
+        is_for_tokens(graph, loss_find_output(graph, "end_logits")))
+        return LOSS_OF_ANSWERS;
     const Shape *shape = &graph_value(graph, loss_default_output(graph))->shape;
     if (shape->rank > 1 && shape->dim[shape->rank - 1] > 1) return "cross-entropy";
     loss_refuse(b, EXIT_USAGE, "no loss is given, and the outputs do not say what to train for");

@@ -23,8 +23,8 @@
  * All but the last two are summed over all labels and divided by what the labels of the whole batch weigh: by their
  * number, where classes have no weights.
  *
- * NULL or "": output:loss if the graph has such an output; for start_logits and end_logits the mean of their
- * cross-entropies with start_positions and end_positions; else cross-entropy if there are classes.
+ * NULL or "": output:loss if the graph has such an output; LOSS_OF_ANSWERS for start_logits and end_logits; else
+ * cross-entropy if there are classes. Outputs that are called embeddings have none.
  *
  * Sets graph->loss, labels, loss_is_summed and whole_batches. Errors: a malformed specification, and none where it
  * is not clear what the loss is (EXIT_USAGE); an output that does not exist or has another type or shape
@@ -33,6 +33,10 @@
 #define GRAPH_PASSES_LOSS_H
 
 #include "graph/graph.h"
+
+/* Of where an answer begins and ends, as the Hugging Face library has it. */
+#define LOSS_OF_ANSWERS                                                                                                \
+    "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions"
 
 /* Whether the specification (NULL: none) has a term whose rows are compared with each other, so that micro-batches
  * change what it means. */

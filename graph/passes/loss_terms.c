@@ -111,10 +111,24 @@ static ValueId append_cross_entropy(const Builder *b, const LossTerm *term, Valu
     return build_node(b, OP_WeightedCrossEntropy, inputs, 4, attributes, 3);
 }
 
+/* What exporters call an output that stands for a text or a token: its elements are no classes. */
+static const char *embedding_name(const Graph *graph, ValueId output)
+{
+    static const char *const parts[] = {"embed", "hidden", "pool"};
+    for (size_t i = 0; i < graph->output_count; i++)
+        for (size_t k = 0; graph->outputs[i].value == output && k < sizeof parts / sizeof *parts; k++)
+            if (strstr(graph->outputs[i].name, parts[k])) return graph->outputs[i].name;
+    return NULL;
+}
+
 ValueId loss_cross_entropy(const Builder *b, const LossTerm *term)
 {
     ValueId logits = find_scores(b, term);
     if (!logits) return 0;
+    const char *embedding = term->names[0] ? NULL : embedding_name(b->graph, logits);
+    if (embedding)
+        return loss_refuse(b, EXIT_USAGE, "no loss is given for the output '%s', whose elements are no classes",
+                           embedding);
     Shape shape = graph_value(b->graph, logits)->shape, label_shape = shape;
     label_shape.rank--;
     char text[256];

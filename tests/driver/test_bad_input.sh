@@ -77,8 +77,8 @@ expect 1 "node '.*' (Add, opset 17): shapes .* do not broadcast" 'hint: the open
     "$skycc" check "$model" --dim batch=2 --dim seq=4000
 expect 2 "error: --dim batch= takes an integer" -- "$skycc" check --json "$model" --dim batch=0
 expect 2 'error: no loss is given' \
-    'hint: give --loss .* start_logits f32.*: cross-entropy:start_logits.* end_logits' -- \
-    "$skycc" run "$2/bert/bert-nano-qa-opset17-dyn.onnx" --inputs "$inputs" -o out --grad
+    'hint: give --loss .* last_hidden_state f32.*: cross-entropy:last_hidden_state.* pooler_output' -- \
+    "$skycc" run "$2/bert/bert-nano-model-opset14-dyn.onnx" --inputs "$inputs" -o out --grad
 
 # Inputs of run
 expect 1 "labels.safetensors: error: label 3 of row 3 of 'labels' is not in 0 ... 2" -- \
