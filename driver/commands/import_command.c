@@ -3,6 +3,7 @@
 #include "driver/commands/commands.h"
 #include "frontend/huggingface/add_head.h"
 #include "frontend/huggingface/import_folder.h"
+#include "frontend/huggingface/tokenizers.h"
 #include "frontend/text/labels.h"
 
 /* The head with the names of --labels. */
@@ -34,5 +35,11 @@ static bool run(const Options *options, bool imports, Diagnostics *diagnostics)
     return ok;
 }
 
-bool import_command(const Options *options, Diagnostics *diagnostics) { return run(options, true, diagnostics); }
+bool import_command(const Options *options, Diagnostics *diagnostics)
+{
+    if (!run(options, true, diagnostics)) return false;
+    tokenizer_keep(options->folder, options->output, diagnostics); /* the folder may move, or change */
+    return true;
+}
+
 bool head_command(const Options *options, Diagnostics *diagnostics) { return run(options, false, diagnostics); }

@@ -14,6 +14,7 @@
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
+#include "frontend/huggingface/tokenizers.h"
 
 enum { MOST_BATCH = 32, USUAL_LENGTH = 128 /* the default of --max-length */ };
 
@@ -148,7 +149,7 @@ static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
     bool ok = check_head(prediction, &model, diagnostics) && read_inputs(prediction, &model, diagnostics) &&
               (!config || read_config(prediction, config, diagnostics));
     prediction->origin = model_origin(&model, prediction->options->model, &prediction->arena);
-    if (folder) prediction->folder = arena_string(&prediction->arena, folder);
+    prediction->folder = tokenizer_folder(prediction->path, folder, &prediction->arena);
     onnx_model_close(&model);
     return ok;
 }

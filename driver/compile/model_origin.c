@@ -5,6 +5,7 @@
 
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/config.h"
+#include "frontend/huggingface/tokenizers.h"
 #include "runtime/program/label_names.h"
 
 /* As a JSON list; "": generic names, or none. */
@@ -47,7 +48,7 @@ bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics 
         if (!onnx_model_open(&model, path, true, diagnostics)) return false;
         const char *text = onnx_model_property(&model, PROPERTY_CONFIG),
                    *folder = onnx_model_property(&model, PROPERTY_FOLDER);
-        if (folder) texts->folder = arena_string(arena, folder);
+        texts->folder = tokenizer_folder(path, folder, arena);
         known = text != NULL;
         ok = !known || config_parse(&config, text, path, arena, diagnostics);
         onnx_model_close(&model);

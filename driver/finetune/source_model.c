@@ -7,6 +7,7 @@
 
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
+#include "frontend/huggingface/tokenizers.h"
 #include "frontend/onnx/model.h"
 
 static const char *absolute(Arena *arena, const char *path)
@@ -90,7 +91,7 @@ static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Di
         model->length = dimension_name(graph->input[i], 1, arena);
     }
     const char *text = onnx_model_property(&onnx, PROPERTY_CONFIG), *from = onnx_model_property(&onnx, PROPERTY_FOLDER);
-    if (from) *folder = arena_string(arena, from);
+    *folder = tokenizer_folder(model->path, from, arena);
     HuggingFaceConfig config = {0};
     bool ok =
         !text || (config_parse(&config, text, model->path, arena, diagnostics) && take_config(model, &config, arena));

@@ -7,22 +7,7 @@
 #include "base/directory.h"
 #include "frontend/huggingface/folder.h"
 #include "frontend/huggingface/import_folder.h"
-
-enum { MOST_TOKENIZER_BYTES = 1 << 28 };
-
-/* The files that the library's fast and slow tokenizers read. */
-static const char *const tokenizer_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spm.model",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-};
+#include "frontend/huggingface/tokenizers.h"
 
 typedef struct Job {
     const FolderExport *wanted;
@@ -93,26 +78,13 @@ static bool write_config(Job *job, const char *text)
     return ok;
 }
 
-static bool copy_file(Job *job, const char *source, const char *name, size_t *copied)
-{
-    FolderEntry entry = folder_find(source, name, MOST_TOKENIZER_BYTES, job->diagnostics);
-    if (entry != FOLDER_PRESENT) return entry == FOLDER_ABSENT;
-    MappedFile file;
-    if (!file_map(&file, arena_format(&job->arena, "%s/%s", source, name), job->diagnostics)) return false;
-    bool ok = file_write_part(place_of(job, name), file.bytes, file.size, job->diagnostics);
-    file_unmap(&file);
-    ++*copied;
-    return ok;
-}
-
 static bool copy_tokenizer(Job *job, const char *source)
 {
     size_t copied = 0;
     struct stat status;
-    bool there = source && stat(source, &status) == 0 && S_ISDIR(status.st_mode), ok = true;
+    bool there = source && stat(source, &status) == 0 && S_ISDIR(status.st_mode);
     if (job->wanted->source && !there) return file_error(job->diagnostics, job->wanted->source, "cannot open");
-    for (size_t i = 0; there && ok && i < sizeof tokenizer_files / sizeof *tokenizer_files; i++)
-        ok = copy_file(job, source, tokenizer_files[i], &copied);
+    bool ok = !there || tokenizer_copy(source, job->directory.temporary, &copied, job->diagnostics);
     if (ok && !copied)
         diagnostics_warning(job->diagnostics, PLACE_FILE(job->wanted->output),
                             "give the folder that holds tokenizer.json or vocab.txt with --source",
@@ -148,7 +120,9 @@ static bool write_folder(void *context, OnnxModel *model, Diagnostics *diagnosti
 {
     Job job = {.wanted = context, .model = model, .diagnostics = diagnostics};
     if (!check_model(&job) || !directory_create(&job.directory, job.wanted->output, false, diagnostics)) return false;
-    const char *source = job.wanted->source ? job.wanted->source : onnx_model_property(model, PROPERTY_FOLDER);
+    const char *source = job.wanted->source
+                             ? job.wanted->source
+                             : tokenizer_folder(model->path, onnx_model_property(model, PROPERTY_FOLDER), &job.arena);
     bool ok = write_config(&job, onnx_model_property(model, PROPERTY_CONFIG)) && write_tensors(&job) &&
               copy_tokenizer(&job, source);
     if (ok)

@@ -39,7 +39,4 @@ typedef enum FolderEntry { FOLDER_ABSENT, FOLDER_PRESENT, FOLDER_REFUSED } Folde
 /* Whether `name` is a readable file of the folder with at most `most_bytes`; reports why not. */
 FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, Diagnostics *diagnostics);
 
-/* Hashes of the tokenizers in the folder, with spaces between, in the arena; "" if none can be read. */
-const char *folder_tokenizers(const char *folder, Arena *arena);
-
 #endif

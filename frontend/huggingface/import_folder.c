@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "frontend/huggingface/encoder.h"
 #include "frontend/huggingface/heads.h"
+#include "frontend/huggingface/tokenizers.h"
 #include "frontend/onnx/model.h"
 
 enum { OPSET = 20, MOST_LISTED = 8 };

@@ -1,6 +1,11 @@
-/* Which tokenizers make the tokens of the folder's model: data sets that others made are refused. */
-#include <string.h>
+#include "frontend/huggingface/tokenizers.h"
 
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/directory.h"
+#include "base/file.h"
 #include "frontend/huggingface/folder.h"
 #include "frontend/text/tokenizer.h"
 
@@ -33,4 +38,80 @@ const char *folder_tokenizers(const char *folder, Arena *arena)
     json_decref(config);
     diagnostics_free(&unused);
     return hashes;
+}
+
+/* ---- Copies ---- */
+
+/* The files that the library's fast and slow tokenizers read. */
+static const char *const files[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spm.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "sentencepiece.bpe.model",
+};
+
+bool tokenizer_copy(const char *source, const char *to, size_t *copied, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof files / sizeof *files; i++) {
+        FolderEntry entry = folder_find(source, files[i], MOST_TOKENIZER_BYTES, diagnostics);
+        MappedFile file;
+        ok = entry != FOLDER_REFUSED;
+        if (entry != FOLDER_PRESENT) continue;
+        ok = file_map(&file, arena_format(&arena, "%s/%s", source, files[i]), diagnostics);
+        if (!ok) break;
+        ok = file_write_part(arena_format(&arena, "%s/%s", to, files[i]), file.bytes, file.size, diagnostics);
+        file_unmap(&file);
+        ++*copied;
+    }
+    arena_free(&arena);
+    return ok;
+}
+
+/* model.onnx has its tokenizer in model.tokenizer. */
+static const char *place_of_copy(const char *model, Arena *arena)
+{
+    const char *suffix = strrchr(model, '.');
+    size_t stem = suffix && strcmp(suffix, ".onnx") == 0 ? (size_t)(suffix - model) : strlen(model);
+    return arena_format(arena, "%.*s.tokenizer", (int)stem, model);
+}
+
+static bool keep(const char *source, const char *path, Diagnostics *diagnostics)
+{
+    size_t copied = 0;
+    OutputDirectory directory;
+    if (!directory_create(&directory, path, false, diagnostics)) return false;
+    bool ok = tokenizer_copy(source, directory.temporary, &copied, diagnostics);
+    if (ok && (copied || access(path, F_OK) == 0)) return directory_commit(&directory, diagnostics);
+    directory_abandon(&directory);
+    return ok;
+}
+
+void tokenizer_keep(const char *source, const char *model, Diagnostics *diagnostics)
+{
+    struct stat status;
+    Arena arena = {0};
+    Diagnostics found = {0};
+    const char *path = place_of_copy(model, &arena);
+    if (strcmp(model, "-") != 0 && stat(model, &status) == 0 && S_ISREG(status.st_mode) && !keep(source, path, &found))
+        diagnostics_warning(diagnostics, PLACE_FILE(path), "give it with --tokenizer, or keep the folder",
+                            "cannot take the model's tokenizer: %s", found.first->message);
+    diagnostics_free(&found);
+    arena_free(&arena);
+}
+
+const char *tokenizer_folder(const char *model, const char *recorded, Arena *arena)
+{
+    const char *copy = place_of_copy(model, arena);
+    for (int i = 0; i < 2; i++)
+        if (access(arena_format(arena, "%s/%s", copy, i ? "vocab.txt" : "tokenizer.json"), F_OK) == 0) return copy;
+    return recorded ? arena_string(arena, recorded) : NULL;
 }

@@ -198,6 +198,18 @@ def check_lora():
             "the merged model predicts something else")
 
 
+def check_tokenizer():
+    """An imported model keeps its tokenizer: the folder may go."""
+    shutil.copytree("model", "moved")
+    run(skycc, "import", "moved", "--head", "seqcls:3", "-o", "kept.onnx")
+    shutil.rmtree("moved")
+    require(predictions("kept.onnx", "--text", "great"), "no prediction without the folder")
+    require("kept.tokenizer/vocab.txt" in finetune("kept.onnx", "reviews.csv", "--dry-run", "-o", "none"), "no tokenizer")
+    run(skycc, "tokenize", "reviews.csv", "--model", "kept.onnx", "--text", "review", "-o", "kept.safetensors")
+    with open("model/vocab.txt") as one, open("kept.tokenizer/vocab.txt") as other:
+        require(one.read() == other.read(), "another tokenizer")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         os.chdir(scratch)
@@ -210,6 +222,7 @@ def main():
         check_seeds()
         check_mistakes()
         check_lora()
+        check_tokenizer()
         check_existing()
     sys.exit(failed())
 
