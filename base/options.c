@@ -177,7 +177,7 @@ static void take_name(Parser *parser, char *argument)
     const Option *option = find_name(parser, argument + 2, length - 2);
     if (!option) return;
     if (option->kind != OPTION_FLAG)
-        take_value(parser, option, equals ? equals + 1 : NULL, argument);
+        take_value(parser, option, equals ? equals + 1 : option->implied, argument);
     else if (equals)
         misuse(parser, "--%s takes no argument", option->name);
     else
@@ -264,7 +264,7 @@ static const char *option_usage(const Option *option, Arena *arena)
     if (option->positional) return option->argument;
     const char *letter = option->letter ? arena_format(arena, "-%c, ", option->letter) : "";
     if (option->kind == OPTION_FLAG) return arena_format(arena, "%s--%s", letter, option->name);
-    return arena_format(arena, "%s--%s %s", letter, option->name, option->argument);
+    return arena_format(arena, option->implied ? "%s--%s[=%s]" : "%s--%s %s", letter, option->name, option->argument);
 }
 
 /* From column `indent` on, where the first line stands already, in lines of at most `width` characters. */

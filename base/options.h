@@ -49,6 +49,7 @@ struct Option {
     /* Processes that work together must be given the same: the same bytes, the same kind of file, or none. */
     bool agreed;
     const char *initial;        /* the default, as if it were given; NULL: none, the field keeps what it has */
+    const char *implied;        /* the value of --NAME alone: one that is given follows a =. NULL: it must be given */
     const char *const *choices; /* OPTION_WORDS: what completion offers; CHOICE takes nothing else */
     bool (*read)(const OptionValue *value); /* instead of what the kind does; NULL: none */
     const char *help;                       /* a phrase for --help; NULL: not listed there */

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/finetune/model_card.h"
+#include "driver/finetune/report_server.h"
 #include "driver/finetune/run_report.h"
 #include "driver/finetune/single_commands.h"
 #include "driver/finetune/training.h"
@@ -64,9 +65,10 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
 /* What a former run left, or this one if it fails before it trains. Other files in the directory stay. */
 static void remove_run(Finetuning *finetuning)
 {
-    static const char *const made[] = {"settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml", "data",
-                                       "programs",      "checkpoints", "model",           "adapter",      "log.csv",
-                                       "metrics.json",  "test.json",   "embedding.onnx",  "report.html"};
+    static const char *const made[] = {"settings.yaml",  "model.onnx",  "model.onnx.data", "cluster.yaml",
+                                       "data",           "programs",    "checkpoints",     "model",
+                                       "adapter",        "log.csv",     "metrics.json",    "test.json",
+                                       "embedding.onnx", "report.html", "model.tokenizer", "embedding.tokenizer"};
     Arena *arena = &finetuning->settings.arena;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         nftw(run_file(arena, finetuning->run, made[i]), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -318,6 +320,31 @@ static void print_next(const Finetuning *finetuning)
                texts->value && strchr(texts->value, '\n') ? " --text2 \"...\"" : "");
 }
 
+/* With the report to look at. The port is tried before an earlier run is replaced. */
+static bool run_watched(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    ReportServer server = {0};
+    const char *run = finetuning->run;
+    int port = finetuning->options->finetune.serve;
+    if ((port >= 0 && !report_server_start(&server, run, port, diagnostics)) || !prepare_run(finetuning, diagnostics)) {
+        report_server_end(&server);
+        return false;
+    }
+    settings_print(&finetuning->settings, "", stdout);
+    report(finetuning, RUN_PREPARES);
+    if (server.process)
+        text_print(stdout, "report        http://127.0.0.1:%d/   until this command ends; then %s/report.html\n",
+                   server.port, run);
+    else
+        text_print(stdout, "report        %s/report.html   open it in a browser: it follows training\n", run);
+    fflush(stdout);
+    bool ok = run_seeds(finetuning, diagnostics) && model_card_write(&finetuning->settings, run, diagnostics);
+    report(finetuning, ok ? RUN_ENDED : RUN_BROKE_OFF);
+    report_server_end(&server);
+    if (!ok && !finetuning->trained && !finetuning->options->finetune.resume) remove_run(finetuning);
+    return ok;
+}
+
 bool finetune_command(const Options *options, Diagnostics *diagnostics)
 {
     Finetuning finetuning = {.options = options};
@@ -326,17 +353,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
     if (ok && options->finetune.dry_run) {
         print_script(&finetuning);
     } else if (ok) {
-        ok = prepare_run(&finetuning, diagnostics);
-        if (ok) {
-            settings_print(&finetuning.settings, "", stdout);
-            report(&finetuning, RUN_PREPARES);
-            text_print(stdout, "report        %s/report.html   open it in a browser: it follows training\n",
-                       finetuning.run);
-            ok = run_seeds(&finetuning, diagnostics) &&
-                 model_card_write(&finetuning.settings, finetuning.run, diagnostics);
-            report(&finetuning, ok ? RUN_ENDED : RUN_BROKE_OFF);
-        }
-        if (!ok && !finetuning.trained && !options->finetune.resume) remove_run(&finetuning);
+        ok = run_watched(&finetuning, diagnostics);
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
         if (ok) print_next(&finetuning);
     }

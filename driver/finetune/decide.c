@@ -34,6 +34,15 @@ static const char *absolute(Settings *settings, const char *path)
     return copy;
 }
 
+/* Of what need not be there yet. */
+static const char *under_root(Settings *settings, const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    const char *whole = here ? arena_format(&settings->arena, "%s/%s", here, path) : path;
+    free(here);
+    return whole;
+}
+
 static const char *joined(Settings *settings, const char *const *items, size_t count)
 {
     const char *text = "";
@@ -202,6 +211,7 @@ static void decide_training(Decision *decision)
     set(METRIC, task->metric, "the best checkpoint is kept");
     set(PATIENCE, text_of("%d", PATIENCE), "evaluations without improvement end training");
     set(SEED, text_of("%llu", (unsigned long long)options->seed), NULL);
+    if (options->tensorboard) set(TENSORBOARD, under_root(decision->settings, options->tensorboard), "event files");
     if (options->no_texts) set(NO_TEXTS, "true", "the report shows no texts");
     if (options->seeds > 1) set(SEEDS, text_of("%lld", (long long)options->seeds), "runs, for mean and standard error");
 }

@@ -10,9 +10,10 @@ typedef struct FinetuneOptions {
     const char *source; /* folder or ONNX file */
     TextList tables;
     const char *task, *evaluation, *test, *resume, *encoding;
-    const char *lora, *dropout, *lr;
+    const char *lora, *dropout, *lr, *tensorboard;
     int64_t epochs, batch, seeds;
     int max_length;
+    int serve; /* port of the report, 0: a free one; -1: not given */
     bool dry_run, no_texts;
     /* Fields of other commands' options too, filled in by the command. */
     const char *run, *text, *label, *tokenizer, *cluster;

@@ -44,6 +44,7 @@
     X(PATIENCE, "patience")                                                                                            \
     X(SEED, "seed")                                                                                                    \
     X(SEEDS, "seeds")                                                                                                  \
+    X(TENSORBOARD, "tensorboard")                                                                                      \
     X(NO_TEXTS, "no-texts")
 
 #define SETTING_ENUMERATOR(NAME, word) SETTING_##NAME,

@@ -180,6 +180,11 @@ static void train(const Listing *listing)
     add("--seed", listing->seed, "--checkpoint", part_file(listing, "checkpoints"));
     add_setting(command, listing, "checkpoint-every", SETTING_EVAL_EVERY);
     add("--keep", "1", "--log", part_file(listing, "log.csv"));
+    const char *events = value(listing, SETTING_TENSORBOARD);
+    bool several = value(listing, SETTING_SEEDS) != NULL; /* each seed is a run of its own in TensorBoard */
+    if (events)
+        add("--tensorboard",
+            several ? arena_format(&listing->settings->arena, "%s/seed-%s", events, listing->seed) : events);
 }
 
 static void evaluate(const Listing *listing, const char *data, const char *output)

@@ -81,12 +81,12 @@ static void print_zsh_option(const Option *option)
     if (option->letter)
         printf("{-%c%s,--%s%s}", option->letter, flag ? "" : "+", option->name, flag ? "" : "=");
     else
-        printf("--%s%s", option->name, flag ? "" : "=");
+        printf("--%s%s", option->name, flag ? "" : option->implied ? "=-" : "=");
     printf("'[");
     print_quoted(option->help, "[]");
     putchar(']');
     if (!flag) {
-        printf(":%s:", option->argument);
+        printf("%s:%s:", option->implied ? ":" : "", option->argument);
         if (option->choices) {
             putchar('(');
             print_choices(option, ":");
@@ -133,7 +133,7 @@ static void print_fish_option(const Documented *one, const Option *option)
         printf(" -rF");
     } else if (option->kind == OPTION_DIRECTORY) {
         printf(" -xa '(__fish_complete_directories)'");
-    } else if (option->kind != OPTION_FLAG) {
+    } else if (option->kind != OPTION_FLAG && !option->implied) {
         printf(" -x");
     }
     printf(" -d '");

@@ -73,8 +73,9 @@ static void print_option(const Option *option)
     printf(".TP\n");
     if (!option->positional) print_name(option);
     if (option->argument) {
-        if (!option->positional) putchar(' ');
+        if (!option->positional) printf(option->implied ? "[=" : " ");
         print_argument(option->argument);
+        if (option->implied) putchar(']');
     }
     putchar('\n');
     if (option->detail)

@@ -35,8 +35,7 @@
 #include "graph/graph.h"
 
 /* Of where an answer begins and ends, as the Hugging Face library has it. */
-#define LOSS_OF_ANSWERS                                                                                                \
-    "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions"
+#define LOSS_OF_ANSWERS "0.5*cross-entropy:start_logits:start_positions+0.5*cross-entropy:end_logits:end_positions"
 
 /* Whether the specification (NULL: none) has a term whose rows are compared with each other, so that micro-batches
  * change what it means. */

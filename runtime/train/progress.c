@@ -21,8 +21,8 @@ static void flush_output(Progress *progress)
                strerror(errno));
 }
 
-bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
-                   Diagnostics *diagnostics)
+bool progress_open(Progress *progress, bool quiet, const char *log_path, const char *event_directory,
+                   int64_t first_step, int64_t last_step, Diagnostics *diagnostics)
 {
     const char *terminal = getenv("SKYCC_TERMINAL"); /* set by the launcher: under mpiexec, output is a pipe */
     *progress = (Progress){.quiet = quiet,
@@ -30,7 +30,9 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t
                            .first_step = first_step,
                            .last_step = last_step,
                            .watched = METRIC_COUNT};
-    if (log_path && !training_log_open(&progress->log, log_path, first_step, diagnostics)) return false;
+    if ((log_path && !training_log_open(&progress->log, log_path, first_step, diagnostics)) ||
+        !event_file_open(&progress->events, event_directory, first_step, diagnostics))
+        return false;
     progress->start = progress->step_start = monotonic_seconds();
     return true;
 }
@@ -82,6 +84,9 @@ void progress_step(Progress *progress, int64_t step, double loss, double learnin
                                                 .tokens_per_second = speed,
                                                 .tokens = tokens.computed,
                                                 .tokens_valid = tokens.valid});
+    event_file_number(&progress->events, step, "train/loss", loss);
+    event_file_number(&progress->events, step, "train/learning_rate", learning_rate);
+    event_file_number(&progress->events, step, "train/tokens_per_second", speed);
     double interval = progress->terminal ? terminal_interval : line_interval;
     bool notable = step == progress->first_step || step == progress->last_step;
     if (progress->quiet || (!notable && time - progress->last_print < interval)) return;
@@ -129,6 +134,9 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
 {
     Buffer line = {0};
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) {
+        char name[32];
+        snprintf(name, sizeof name, "eval/%s", metric_name(metric));
+        event_file_number(&progress->events, step, name, values[metric]);
         if (metric != METRIC_LOSS && isnan(values[metric])) continue;
         if (metric != METRIC_LOSS) buffer_print(&line, ", ");
         print_metric(&line, metric, values[metric]);
@@ -170,5 +178,6 @@ static void say_summary(Progress *progress, double planned_step_s)
 bool progress_close(Progress *progress, double planned_step_s, Diagnostics *diagnostics)
 {
     if (progress->steps_done) say_summary(progress, planned_step_s);
+    event_file_close(&progress->events);
     return training_log_close(&progress->log, diagnostics);
 }

@@ -4,6 +4,7 @@
 #define RUNTIME_TRAIN_PROGRESS_H
 
 #include "base/diagnostics.h"
+#include "runtime/train/event_file.h"
 #include "runtime/train/training_log.h"
 
 /* What a step computed, padding included, and what of it was no padding; -1: the data does not say. */
@@ -15,6 +16,7 @@ typedef struct Progress {
     bool quiet, terminal; /* terminal: one line that is overwritten; else a line now and then */
     bool line_open;
     TrainingLog log;
+    EventFile events;
     int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
     int64_t steps_done;
     double tokens; /* computed in all steps */
@@ -26,9 +28,9 @@ typedef struct Progress {
     char evaluated[48]; /* "accuracy 81.25%  ", with the blanks that follow it; "": there was no evaluation yet */
 } Progress;
 
-/* `log_path` may be NULL. The clock starts here. */
-bool progress_open(Progress *progress, bool quiet, const char *log_path, int64_t first_step, int64_t last_step,
-                   Diagnostics *diagnostics);
+/* `log_path` and `event_directory` may be NULL. The clock starts here. */
+bool progress_open(Progress *progress, bool quiet, const char *log_path, const char *event_directory,
+                   int64_t first_step, int64_t last_step, Diagnostics *diagnostics);
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens);
 /* The next step starts now: what was done since the last one was no training. */
 void progress_start_step(Progress *progress);

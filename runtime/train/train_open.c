@@ -241,7 +241,8 @@ static bool open_progress(Training *t, Diagnostics *diagnostics, int *exit_code)
     if (stop && (!last || stop < last)) last = stop;
     t->speaks = world_speaks(t->world);
     if (t->speaks)
-        progress_open(&t->progress, options->quiet, writes ? options->log : NULL, t->step + 1, last, diagnostics);
+        progress_open(&t->progress, options->quiet, writes ? options->log : NULL, writes ? options->tensorboard : NULL,
+                      t->step + 1, last, diagnostics);
     if (!writes) t->progress.site = world_site_name(t->world, world_site(t->world));
     t->progress.watched = options->keep_best;
     return world_agree(t->world, diagnostics, exit_code);

@@ -233,6 +233,10 @@ static const Option rows[] = {
                "without padding (empty if the data does not say), and the metrics of the evaluation after the step, if "
                "there was one. Rows that cannot be written are kept and written later; if rows are lost, the exit code "
                "is 1. See *skycc plot*."},
+    {"tensorboard", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(tensorboard),
+     .help = "write losses, rates, speed and metrics for TensorBoard to DIR",
+     .detail = "Write an event file for TensorBoard to _DIR_: loss, learning rate and throughput of every step (as "
+               "*train/...*), the metrics of every evaluation (as *eval/...*). A run that is resumed adds a file."},
     {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true,
      .help = "write what every rank did when (Chrome trace JSON)",
      .detail =

@@ -112,10 +112,10 @@ def check_evaluation():
 
 def interrupt(folder, number, *arguments):
     """Ends a run by a signal after some steps."""
-    process = subprocess.Popen([skycc, "finetune", "model", "reviews.csv", "-o", folder, *arguments],
+    process = subprocess.Popen([skycc, "finetune", "model", "many.csv", "-o", folder, *arguments],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        time.sleep(0.05)
+    for _ in range(6000):
+        time.sleep(0.01)
         if os.path.exists(f"{folder}/log.csv") and sum(1 for _ in open(f"{folder}/log.csv")) > 12:
             break
     process.send_signal(number)
@@ -127,10 +127,11 @@ def interrupt(folder, number, *arguments):
 
 
 def check_resuming():
-    long = ["--lr", "2e-3", "--epochs", "12"]
+    long = ["--lr", "2e-3", "--epochs", "2"]
+    write_table("many.csv", ["review", "kind"], reviews(3000))
     with open("two.yaml", "w") as file:
         file.write("devices: [{name: one, threads: 1, memory: 1GiB}, {name: two, threads: 1, memory: 1GiB}]\n")
-    finetune("model", "reviews.csv", "-o", "whole", *long)
+    finetune("model", "many.csv", "-o", "whole", *long)
     interrupt("killed", signal.SIGKILL, *long)
     finetune("--resume", "killed")
     interrupt("stopped", signal.SIGINT, *long)

@@ -5,11 +5,13 @@
 
 FOLDERS is tests/data/huggingface. Without Chromium the page is only read, and this is said.
 """
+import csv
 import json
 import os
 import random
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
+import event_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from finetune_data import KINDS, make_model, reviews, write_table  # noqa: E402
 
@@ -29,23 +32,80 @@ def page(name="run"):
         return file.read()
 
 
+def ask(port, target, host="localhost", method="GET"):
+    """The status and the body of an answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    head, _, body = answer.partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def check_server(port):
+    """Only what belongs to the report, only for this machine."""
+    with open("secret.svg", "w") as file:
+        file.write("not yours")
+    os.symlink("../secret.svg", "live/link.svg")
+    with open("live/curve.svg", "w") as file:
+        file.write("<svg/>")
+    require(ask(port, "/")[0] == 200 and ask(port, "/?again")[0] == 200, "no report is served")
+    require(ask(port, "/log.csv")[1].startswith("step,loss"), "no log is served")
+    require(ask(port, "/curve.svg") == (200, "<svg/>"), "no picture is served")
+    for target in ("/settings.yaml", "/../secret.svg", "/%2e%2e/secret.svg", "//etc/passwd", "/link.svg", "/data/../log.csv",
+                   "/model/config.json", "/" + "a" * 3000 + ".svg", "report.html"):
+        require(ask(port, target)[0] in (400, 404), target[:40], "is served")
+    for host in ("example.org", f"example.org:{port}", "127.0.0.1.example.org"):
+        require(ask(port, "/", host)[0] == 403, "answers for", host)
+    require(ask(port, "/", f"127.0.0.1:{port}")[0] == 200 and ask(port, "/", method="POST")[0] == 405, "POST")
+    require(ask(port, "/", method="HEAD") == (200, ""), "HEAD has a body")
+
+
 def check_while_training():
-    training = subprocess.Popen([skycc, "finetune", "model", "many.csv", "--lr", "1e-4", "-o", "live"],
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    training = subprocess.Popen([skycc, "finetune", "model", "many.csv", "--lr", "1e-4", "-o", "live", "--serve"],
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    port = next(int(found[1]) for found in (re.search(r"http://127\.0\.0\.1:(\d+)/", line) for line in training.stdout)
+                if found)
     deadline = time.time() + 60
     while time.time() < deadline and training.poll() is None:
-        if os.path.exists("live/report.html") and "class=\"l\"" in page("live"):
+        if "class=\"l\"" in ask(port, "/")[1]:
             break
         time.sleep(0.05)
-    text = page("live")
+    text = ask(port, "/report.html")[1]
+    check_server(port)
     training.terminate()
-    training.wait()
+    training.communicate()
     require("http-equiv=refresh" in text and "Training</strong>, step" in text, "not live:", text[:3000])
     require("Interrupted" in page("live") and "http-equiv" not in page("live"), page("live")[:3000])
+    try:
+        ask(port, "/")
+        require(False, "is served after the end")
+    except ConnectionRefusedError:
+        pass
+
+
+def check_events():
+    """What TensorBoard reads is what the log has, of a resumed run too."""
+    with open("run/log.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    paths = sorted(os.path.join("events", name) for name in os.listdir("events"))
+    found = event_files.numbers(paths[0])
+    for name, column in (("train/loss", "loss"), ("train/learning_rate", "learning_rate"), ("eval/loss", "eval_loss"),
+                         ("eval/accuracy", "eval_accuracy")):
+        wanted = [(int(row["step"]), float(row[column])) for row in rows if row[column]]
+        require([step for step, _ in wanted] == [step for step, _ in found[name]], name, "has other steps")
+        require(all(abs(a - b) <= 1e-6 * abs(a) for (_, a), (_, b) in zip(wanted, found[name])), name, "is not the log's")
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError as missing:
+        print("skipped: the events are read by TensorBoard itself:", missing)
+        return
+    events = EventAccumulator("events")
+    events.Reload()
+    require([(event.step, event.value) for event in events.Scalars("train/loss")] == found["train/loss"], "TensorBoard")
 
 
 def check_afterwards():
-    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "4")
+    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "4", "--tensorboard", "events")
     text = page()
     for part in ("<title>model: classes</title>", "<strong>Finished</strong>", "Losses and metrics", ">best</text>",
                  "Confusion", "Worst errors", "&lt;b&gt;good&lt;/b&gt;", "busy, of a step", "planned step time",
@@ -103,6 +163,7 @@ def main():
         write_table("many.csv", ["review", "kind"], reviews(30000))
         check_while_training()
         check_afterwards()
+        check_events()
         check_without_texts()
         check_in_browser()
         os.chdir("/")

@@ -7,6 +7,7 @@ installed, it loads the folder and computes the same.
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,8 @@ def check_refusals():
     refuse(1, "nowhere", "export", "bert/model.onnx", trained, "--folder", "refused", "--source", "nowhere")
     refuse(2, "give an output", "export", "bert/model.onnx", trained)
     os.rename("bert/source", "bert/moved")
+    require("warning" not in call("export", "bert/model.onnx", trained, "--folder", "bare"), "the model's own copy")
+    shutil.rmtree("bert/model.tokenizer")
     message = call("export", "bert/model.onnx", trained, "--folder", "bare")
     require("has no tokenizer" in message and "--source" in message, message)
     require("warning" not in call("export", "bert/model.onnx", trained, "--folder", "bare", "--source", "bert/moved"),
