@@ -8,6 +8,8 @@
 #include "federation/member/member.h"
 #include "federation/member/own_model.h"
 #include "federation/member/protection.h"
+#include "runtime/storage/checkpoint_directory.h"
+#include "runtime/storage/checkpoint_manifest.h"
 
 static bool not_finite(int64_t round, Diagnostics *diagnostics)
 {
@@ -51,6 +53,23 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
            not_finite(start->round, diagnostics);
 }
 
+/* How many rows the steps after `from` up to `to` were made with: what is left of an epoch is a smaller batch. */
+static int64_t rows_between(const Member *member, int64_t from, int64_t to)
+{
+    int64_t batch = member->federation.sites[member->federation.compiled.site].rows_per_step;
+    const char *checkpoint = member->options->checkpoint;
+    int64_t newest = checkpoint_newest(checkpoint, INT64_MAX); /* with overlap after `to` */
+    CheckpointManifest manifest = {0};
+    Diagnostics unread = {0};
+    bool ok = newest >= to && checkpoint_read_manifest(&manifest, checkpoint, newest, &unread) && manifest.rows > 0;
+    int64_t rows = ok ? data_order_rows_before(manifest.cursor, manifest.rows, batch, newest - from) -
+                            data_order_rows_before(manifest.cursor, manifest.rows, batch, newest - to)
+                      : (to - from) * batch;
+    free(manifest.files);
+    diagnostics_free(&unread);
+    return rows;
+}
+
 /* This site's report of its round, with noise if the federation adds it. */
 static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *values, Diagnostics *diagnostics)
 {
@@ -60,7 +79,7 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
     size_t count = part.end - part.first;
     float *update = values + part.first;
     if (!make_update(member, step, values, diagnostics)) return false;
-    int64_t rows = (step - start->step) * federation->sites[federation->compiled.site].rows_per_step, weight = rows;
+    int64_t rows = rows_between(member, start->step, step), weight = rows;
     bool is_private = federation->privacy.clip > 0;
     if (is_private) {
         if (!update_protect(update, count, federation, &member->noise_seed, start->round))

@@ -22,6 +22,15 @@ bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor) {
 
 int64_t data_order_batches(int64_t rows, int64_t batch) { return (rows + batch - 1) / batch; }
 
+int64_t data_order_rows_before(DataCursor cursor, int64_t rows, int64_t batch, int64_t batches)
+{
+    int64_t an_epoch = data_order_batches(rows, batch);
+    int64_t first = cursor.epoch * an_epoch + data_order_batches(cursor.offset, batch) - batches;
+    if (first < 0) first = 0;
+    int64_t before = first % an_epoch * batch; /* in its epoch, of which the last batch may be shorter */
+    return (cursor.epoch - first / an_epoch) * rows + cursor.offset - before;
+}
+
 int64_t data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows)
 {
     if (data_order_at_epoch_end(order, cursor)) *cursor = (DataCursor){cursor->epoch + 1, 0};

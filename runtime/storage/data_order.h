@@ -26,6 +26,8 @@ void data_order_close(DataOrder *order);
 int64_t data_order_next(DataOrder *order, DataCursor *cursor, uint32_t *rows);
 /* Batches of an epoch. */
 int64_t data_order_batches(int64_t rows, int64_t batch);
+/* How many rows the last `batches` batches before the cursor had, together. */
+int64_t data_order_rows_before(DataCursor cursor, int64_t rows, int64_t batch, int64_t batches);
 /* Whether the next batch will start a new epoch. */
 bool data_order_at_epoch_end(const DataOrder *order, const DataCursor *cursor);
 
