@@ -11,6 +11,7 @@ static const char *loss_of(const Head *head)
     case HEAD_QUESTION: return LOSS_OF_ANSWERS;
     case HEAD_TOKENS:
     case HEAD_MASKED: return "cross-entropy";
+    case HEAD_NEXT: return "cross-entropy,shift";
     default: return NULL;
     }
 }

@@ -161,8 +161,9 @@ bool read_codec(const OptionValue *value)
 bool read_head(const OptionValue *value)
 {
     return head_parse(value->text, &((Options *)value->values)->head) ||
-           option_refuse(value, "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, embedding:mean, embedding:cls, "
-                                "pairs:mean or pairs:cls");
+           option_refuse(value,
+                         "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, "
+                         "pairs:mean or pairs:cls");
 }
 
 bool read_init(const OptionValue *value)

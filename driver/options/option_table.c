@@ -129,20 +129,21 @@ static const Option rows[] = {
 
     {.help = "Heads"},
     {"head", 0, "HEAD", IMPORT, OPTION_TEXT, .choices = OPTION_WORDS(HEAD_WORDS), .read = read_head,
-     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, embedding:mean, embedding:cls, pairs:mean or "
+     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or "
              "pairs:cls (default: the "
              "folder's own "
              "head); missing tensors are drawn at random",
      .detail = "The head of the model; by default the folder's own. *seqcls:*_N_ classifies sequences into _N_ labels "
                "and *tokcls:*_N_ tokens; with *multilabel:*_N_ a sequence has any number of them. *regression* gives "
                "each sequence a number. *qa* finds where an answer begins "
-               "and ends. *mlm* predicts masked tokens. *embedding:mean* and *embedding:cls* give each sequence a "
+               "and ends. *mlm* predicts masked tokens, and *lm*, of decoders, the next one. *embedding:mean* and "
+               "*embedding:cls* give each sequence a "
                "vector, *pairs:mean* and *pairs:cls* each of the two sequences of a row, by the same weights. Tensors "
                "that the folder lacks, or has in another shape, are drawn from *--seed*: matrices "
                "normal with the folder's standard deviation, biases 0, gains 1."},
 
     {"head", 0, "HEAD", HEAD, OPTION_TEXT, .choices = OPTION_WORDS(HEAD_WORDS), .read = read_head, .required = HEAD,
-     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, embedding:mean, embedding:cls, pairs:mean or "
+     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or "
              "pairs:cls, with new weights",
      .detail = "The same heads as for *skycc import*. The weights are new: matrices normal with standard deviation "
                "0.02, or the folder's, and biases 0. Sequence classifiers read _pooler_output_ if the model has it."},

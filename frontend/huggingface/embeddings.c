@@ -5,6 +5,10 @@ enum { LEAST_RELATIVE_POSITIONS = 4096 };
 
 int64_t encoder_most_positions(const HuggingFaceConfig *config)
 {
+    const RotaryConfig *rotary = &config->decoder.rotary[0];
+    if (config->type->form)
+        return rotary->kind == ROTARY_DYNAMIC ? (int64_t)((double)config->positions * rotary->factor)
+                                              : config->positions;
     bool bounded = config->type->family != FAMILY_DEBERTA || config->deberta.absolute;
     return bounded || config->positions > LEAST_RELATIVE_POSITIONS ? config->positions : LEAST_RELATIVE_POSITIONS;
 }
@@ -19,15 +23,20 @@ static const char *additive_mask(Network *network, const char *scope)
     return network_apply(network, scope, "Mul", hidden, onnx_builder_float(&network->builder, scope, -3.40282347e38f));
 }
 
-/* 0 ... seq - 1, as (1, seq): the front of a constant */
+/* 0 ... seq - 1, as (1, seq): the front of a constant, or of decoders, whose sequences are long, counted */
 static const char *count_positions(Network *network, const char *scope)
 {
+    if (network->config->type->form) {
+        const char *range = network_apply(network, scope, "Range", network_integer(network, scope, 0),
+                                          network_length(network, scope, network_integer(network, scope, 1)),
+                                          network_integer(network, scope, 1));
+        return network_apply(network, scope, "Unsqueeze", range, network_list(network, scope, 0));
+    }
     const int64_t count = encoder_most_positions(network->config);
     int64_t *numbers = arena_new_array(&network->builder.arena, int64_t, (size_t)count);
     for (int64_t i = 0; i < count; i++) numbers[i] = i;
     const char *all = onnx_builder_integers(&network->builder, scope, numbers, &(Shape){2, {1, count}});
-    const char *shape = network_apply(network, scope, "Shape", network->inputs[0]);
-    const char *length = network_gather(network, scope, shape, network_list(network, scope, 1), 0);
+    const char *length = network_length(network, scope, network_list(network, scope, 1));
     const char *axis = network_list(network, scope, 1);
     return network_apply(network, scope, "Slice", all, network_list(network, scope, 0), length, axis, axis);
 }

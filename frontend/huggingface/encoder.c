@@ -110,6 +110,7 @@ const char *encoder_build(Network *network)
     const DebertaConfig *deberta = &config->deberta;
     encoder_add_inputs(network);
     if (config->type->family == FAMILY_MODERNBERT) return modernbert_build(network);
+    if (config->type->form) return decoder_build(network);
     Blocks blocks = {.network = network, .names = block_names(config->type->family)};
     const char *embedded = encoder_embed(network), *x = embedded;
     int terms = 1 + deberta->content_to_position + deberta->position_to_content;

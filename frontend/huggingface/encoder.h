@@ -35,4 +35,10 @@ const char *mpnet_position_scores(Network *network);
 
 const char *modernbert_build(Network *network);
 
+const char *decoder_build(Network *network);
+/* Of a decoder's hidden states: scores of the next token (batch, seq, vocabulary); the last token that the mask lets
+ * through (batch, hidden). */
+const char *decoder_predict(Network *network, const char *x);
+const char *decoder_last_token(Network *network, const char *x);
+
 #endif

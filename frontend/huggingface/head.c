@@ -10,11 +10,17 @@ static const struct {
     HeadKind kind;
     bool several, pairs;
 } words[] = {
-    {"seqcls:", HEAD_SEQUENCE, .pairs = false},      {"multilabel:", HEAD_SEQUENCE, .several = true},
-    {"regression", HEAD_REGRESSION, .pairs = false}, {"tokcls:", HEAD_TOKENS, .pairs = false},
-    {"qa", HEAD_QUESTION, .pairs = false},           {"mlm", HEAD_MASKED, .pairs = false},
-    {"embedding:mean", HEAD_MEAN, .pairs = false},   {"embedding:cls", HEAD_FIRST, .pairs = false},
-    {"pairs:mean", HEAD_MEAN, .pairs = true},        {"pairs:cls", HEAD_FIRST, .pairs = true},
+    {"seqcls:", HEAD_SEQUENCE, .pairs = false},
+    {"multilabel:", HEAD_SEQUENCE, .several = true},
+    {"regression", HEAD_REGRESSION, .pairs = false},
+    {"tokcls:", HEAD_TOKENS, .pairs = false},
+    {"qa", HEAD_QUESTION, .pairs = false},
+    {"mlm", HEAD_MASKED, .pairs = false},
+    {"lm", HEAD_NEXT, .pairs = false},
+    {"embedding:mean", HEAD_MEAN, .pairs = false},
+    {"embedding:cls", HEAD_FIRST, .pairs = false},
+    {"pairs:mean", HEAD_MEAN, .pairs = true},
+    {"pairs:cls", HEAD_FIRST, .pairs = true},
 };
 
 static const struct {
@@ -27,6 +33,7 @@ static const struct {
     {"ForQuestionAnswering", HEAD_QUESTION},
     {"ForMaskedLM", HEAD_MASKED},
     {"ForPreTraining", HEAD_MASKED},
+    {"ForCausalLM", HEAD_NEXT},
 };
 
 bool head_parse(const char *text, Head *head)

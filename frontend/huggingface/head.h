@@ -12,6 +12,7 @@ typedef enum HeadKind {
     HEAD_TOKENS,     /* logits [batch, seq, labels] */
     HEAD_QUESTION,   /* start_logits and end_logits, [batch, seq] each */
     HEAD_MASKED,     /* logits [batch, seq, vocabulary] */
+    HEAD_NEXT,       /* the same, of the token after each: of decoders */
     HEAD_MEAN,       /* embedding [batch, hidden]: the mean of what the mask lets through */
     HEAD_FIRST       /* embedding [batch, hidden]: of the first token */
 } HeadKind;
@@ -25,7 +26,7 @@ typedef struct Head {
 } Head;
 
 #define HEAD_WORDS                                                                                                     \
-    "seqcls:N", "multilabel:N", "regression", "tokcls:N", "qa", "mlm", "embedding:mean", "embedding:cls",              \
+    "seqcls:N", "multilabel:N", "regression", "tokcls:N", "qa", "mlm", "lm", "embedding:mean", "embedding:cls",        \
         "pairs:mean", "pairs:cls"
 
 /* Reads one of HEAD_WORDS; false, with nothing reported, if it is none. */

@@ -1,3 +1,4 @@
+#include "frontend/huggingface/encoder.h"
 #include "frontend/huggingface/heads.h"
 
 #include <string.h>
@@ -70,6 +71,10 @@ static const char *pool(Network *network, const char *x, const char **classifier
     const HuggingFaceConfig *config = network->config;
     *classifier = "classifier";
     if (network->pooled) return network->pooled;
+    if (config->type->form) {
+        *classifier = "score";
+        return decoder_last_token(network, x);
+    }
     if (config->type->family == FAMILY_MODERNBERT) {
         x = config->modernbert.mean_pooling ? mean_of_tokens(network, "head", x)
                                             : network_first_token(network, "head", x);
@@ -91,7 +96,8 @@ static const char *pool(Network *network, const char *x, const char **classifier
 static void classify_sequence(Network *network, const char *x, int64_t labels)
 {
     const char *classifier, *pooled = pool(network, x, &classifier);
-    network_output(network, "logits", linear_rows(network, classifier, pooled, labels, true),
+    bool bias = !network->config->type->form;
+    network_output(network, "logits", linear_rows(network, classifier, pooled, labels, bias),
                    (BuilderDimension[]){network->batch, {labels, NULL}}, 2);
 }
 
@@ -220,17 +226,33 @@ static void output_embeddings(Network *network, const char *x, bool pairs)
                        network_apply(network, scope, "Slice", x, ends[i], ends[i + 1], axis, step), dimensions, 2);
 }
 
+const char *head_problem(const HuggingFaceConfig *config, const Head *head)
+{
+    bool decoder = config->type->form != NULL;
+    if (!decoder && head->kind == HEAD_NEXT)
+        return "predicts masked tokens: --head lm is for decoders, --head mlm for it";
+    if (decoder && head->kind == HEAD_MASKED) return "is a decoder, which predicts the next token: give --head lm";
+    if (decoder && head->kind == HEAD_QUESTION) return "is a decoder: heads for questions are for encoders";
+    return NULL;
+}
+
 void head_build(Network *network, const Head *head, const char *x)
 {
+    const DecoderForm *form = network->config->type->form;
     switch (head->kind) {
     case HEAD_SEQUENCE:
     case HEAD_REGRESSION: classify_sequence(network, x, head->labels); break;
     case HEAD_TOKENS:
-        network_output(network, "logits", classify_tokens(network, "classifier", x, head->labels),
+        network_output(network, "logits",
+                       classify_tokens(network, form ? form->token_classifier : "classifier", x, head->labels),
                        (BuilderDimension[]){network->batch, network->sequence, {head->labels, NULL}}, 3);
         break;
     case HEAD_QUESTION: find_answer(network, x); break;
     case HEAD_MASKED: predict_tokens(network, x); break;
+    case HEAD_NEXT:
+        network_output(network, "logits", decoder_predict(network, x),
+                       (BuilderDimension[]){network->batch, network->sequence, {network->config->vocabulary, NULL}}, 3);
+        break;
     case HEAD_MEAN:
     case HEAD_FIRST:
         x = head->kind == HEAD_MEAN ? mean_of_tokens(network, "embedding", x)

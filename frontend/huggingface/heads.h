@@ -5,6 +5,9 @@
 #include "frontend/huggingface/network.h"
 
 /* Adds the head and the outputs; `x` is what the encoder gives. `head` is not HEAD_FROM_FOLDER. */
+/* Why a model of this kind cannot have the head; NULL: it can. */
+const char *head_problem(const HuggingFaceConfig *config, const Head *head);
+
 void head_build(Network *network, const Head *head, const char *x);
 
 #endif

@@ -9,7 +9,7 @@
 #include "frontend/huggingface/tokenizers.h"
 #include "frontend/onnx/model.h"
 
-enum { OPSET = 20, MOST_LISTED = 8 };
+enum { OPSET = 20, DECODER_OPSET = 23, MOST_LISTED = 8 }; /* 23 brings RMSNormalization */
 
 /* Weights beyond this go into a file of their own: a protobuf message ends at 2 GiB, and the graph needs room too. */
 #define MOST_INSIDE ((int64_t)3 << 29)
@@ -19,6 +19,10 @@ enum { OPSET = 20, MOST_LISTED = 8 };
 static bool choose_head(const HuggingFaceConfig *config, const Head *wanted, Head *head, Diagnostics *diagnostics)
 {
     *head = wanted->kind == HEAD_FROM_FOLDER ? config->head : *wanted;
+    const char *problem = head_problem(config, head);
+    if (problem)
+        return diagnostics_error(diagnostics, EXIT_USAGE, (Place){.file = "config.json", .object = "model_type"},
+                                 "see skycc help import for the heads", "%s", problem);
     if (wanted->kind != HEAD_FROM_FOLDER || head->kind != HEAD_FROM_FOLDER) return true;
     char message[256];
     snprintf(message, sizeof message, "skycc imports the encoder alone, without the head of '%.100s'",
@@ -114,7 +118,7 @@ bool folder_import(const char *path, const char *output, const Head *wanted, uin
                            .batch = {0, "batch"},
                            .sequence = {0, "seq"}};
         choose_deberta_head(&folder);
-        onnx_builder_open(&network.builder, folder.config.type->name, OPSET);
+        onnx_builder_open(&network.builder, folder.config.type->name, folder.config.type->form ? DECODER_OPSET : OPSET);
         ok = build(&network, wanted, &head);
         add_properties(&network, &folder, &head);
         const InitialWeights weights = {

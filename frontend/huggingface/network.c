@@ -166,6 +166,20 @@ const char *network_linear(Network *network, const char *scope, const char *inpu
     return network_apply(network, scope, "Add", product, network_vector(network, scope, "bias", FILL_ZEROS, out));
 }
 
+const char *network_linear_maybe(Network *network, const char *scope, const char *input, int64_t in, int64_t out,
+                                 bool bias)
+{
+    return bias ? network_linear(network, scope, input, in, out)
+                : network_linear_without_bias(network, scope, input, in, out);
+}
+
+const char *network_slice(Network *network, const char *scope, const char *input, int64_t axis, int64_t from,
+                          int64_t to)
+{
+    return network_apply(network, scope, "Slice", input, network_list(network, scope, from),
+                         network_list(network, scope, to), network_list(network, scope, axis));
+}
+
 const char *network_norm(Network *network, const char *scope, const char *input, int64_t width, double epsilon,
                          bool bias)
 {
@@ -189,6 +203,11 @@ const char *network_activation(Network *network, const char *scope, Activation a
     Onnx__NodeProto *node = onnx_builder_node(&network->builder, scope, "Gelu", &input, 1);
     onnx_node_text(&network->builder, node, "approximate", activation == ACTIVATION_GELU_TANH ? "tanh" : "none");
     return onnx_node_output(node);
+}
+
+const char *network_length(Network *network, const char *scope, const char *axis)
+{
+    return network_gather(network, scope, network_apply(network, scope, "Shape", network->inputs[0]), axis, 0);
 }
 
 const char *network_first_token(Network *network, const char *scope, const char *input)

@@ -66,10 +66,17 @@ const char *network_embedding(Network *network, const char *scope, const char *i
 const char *network_linear(Network *network, const char *scope, const char *input, int64_t in, int64_t out);
 const char *network_linear_without_bias(Network *network, const char *scope, const char *input, int64_t in,
                                         int64_t out);
+const char *network_linear_maybe(Network *network, const char *scope, const char *input, int64_t in, int64_t out,
+                                 bool bias);
+/* Elements from ... to - 1 of an axis. */
+const char *network_slice(Network *network, const char *scope, const char *input, int64_t axis, int64_t from,
+                          int64_t to);
 /* Over the last dimension, of `width` elements, with SCOPE.weight and, if `bias`, SCOPE.bias. */
 const char *network_norm(Network *network, const char *scope, const char *input, int64_t width, double epsilon,
                          bool bias);
 const char *network_activation(Network *network, const char *scope, Activation activation, const char *input);
+/* Extent of the inputs along an axis; of the shape of `axis`, an integer constant. */
+const char *network_length(Network *network, const char *scope, const char *axis);
 /* (batch, seq, width) -> (batch, width) */
 const char *network_first_token(Network *network, const char *scope, const char *input);
 

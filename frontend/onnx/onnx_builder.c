@@ -9,6 +9,7 @@
 
 #define IR_VERSION 8                      /* the one that goes with opsets 15 to 18 */
 #define IR_VERSION_19 9                   /* with opsets 19 and 20 */
+#define IR_VERSION_23 11                  /* with opset 23 */
 #define EXTERNAL_ALIGNMENT ((int64_t)64)  /* of tensors in the data file */
 #define PIECE_ELEMENTS ((size_t)64 << 10) /* drawn and written at a time */
 
@@ -39,7 +40,7 @@ void onnx_builder_open(OnnxBuilder *builder, const char *graph_name, int64_t ops
     builder->opset.version = opset;
     builder->opsets[0] = &builder->opset;
     builder->model.has_ir_version = true;
-    builder->model.ir_version = opset < 19 ? IR_VERSION : IR_VERSION_19;
+    builder->model.ir_version = opset < 19 ? IR_VERSION : opset < 23 ? IR_VERSION_19 : IR_VERSION_23;
     builder->model.producer_name = arena_string(&builder->arena, "skycc");
     builder->model.n_opset_import = 1;
     builder->model.opset_import = builder->opsets;

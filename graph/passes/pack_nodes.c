@@ -135,6 +135,41 @@ static int first_token(const Packer *packer)
     return layout_find(pack_layout_of(packer, 0), part.axis, ATOM_TOKEN);
 }
 
+/* ---- Labels of the next token ---- */
+
+/* The loss moves labels one place on: a slice of the labels, and then one that does not count. The first label of a row
+ * does not count in packed lines, so the last token of the row before it meets none: what moves rows moves lines. */
+static const Labels *moved_labels(const Packer *packer, ValueId value)
+{
+    const Graph *graph = packer->graph;
+    for (int i = 0; i < graph->label_count; i++)
+        if (graph->labels[i].shifted && graph->labels[i].input == value) return &graph->labels[i];
+    return NULL;
+}
+
+/* The slice becomes the labels as they are, and the concatenation does both. */
+static bool pack_moved_labels(Packer *packer)
+{
+    Graph *graph = packer->graph;
+    ValueId from = packer->node.inputs[0];
+    bool joins = packer->node.op == OP_Concat;
+    if (!goes_into_loss(packer) || (!joins && packer->node.op != OP_Slice)) return false;
+    if (joins) from = graph_node(graph, graph_value(graph, from)->producer)->inputs[0];
+    const Labels *labels = moved_labels(packer, from);
+    if (!labels) return false;
+    Packed moved = {from, packer->layouts[from]};
+    if (joins) {
+        Shape end = layout_shape(&moved.layout);
+        end.dim[1] = 1;
+        ValueId ignored = graph_constant_scalar(graph, graph_value(graph, from)->dtype, (double)labels->ignore_index);
+        ValueId rest = build_part(&packer->b, from, 1, 1, packer->form.length - 1);
+        ValueId parts[] = {rest, build_expand(&packer->b, ignored, &end)};
+        moved.value = build_along(&packer->b, OP_Concat, parts, 2, "axis", 1);
+    }
+    pack_become(packer, &moved);
+    return true;
+}
+
 /* ---- Pairs of tokens, and sums over them ---- */
 
 /* The other atom of a pair of tokens, or of slot and token; -1: none. */
@@ -269,6 +304,7 @@ bool pack_node(Packer *packer)
     own_node(packer);
     if (packer->node.input_count > PACK_MOST_INPUTS || packer->node.output_count > PACK_MOST_OUTPUTS)
         return pack_refuse(packer, "it has too many inputs");
+    if (pack_moved_labels(packer)) return true;
     if (operator_has(op, IS_MAP)) return pack_map(packer);
     if (operator_has(op, REGROUPS)) return pack_regrouped(packer);
     if (operator_has(op, IS_PRODUCT)) return pack_product(packer);

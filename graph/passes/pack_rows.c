@@ -57,11 +57,13 @@ static bool prepare(Packer *packer)
                            "rows of several lengths cannot be packed: the loss averages or compares the rows of "
                            "a micro-batch itself");
     for (int i = 0; i < graph->label_count; i++)
-        if (ok && graph->labels[i].shifted)
-            return input_error(packer->diagnostics, graph->file,
-                               "bind the dimension to one length: all rows are padded to it then",
-                               "rows of several lengths cannot be packed: the loss compares scores with the "
-                               "labels of the next token");
+        for (int k = 0; k < i; k++)
+            if (ok && graph->labels[i].input == graph->labels[k].input &&
+                graph->labels[i].shifted != graph->labels[k].shifted)
+                return input_error(packer->diagnostics, graph->file,
+                                   "bind the dimension to one length: all rows are padded to it then",
+                                   "rows of several lengths cannot be packed: one loss compares scores with the "
+                                   "labels of the next token, and another with those of the same one");
     return ok;
 }
 

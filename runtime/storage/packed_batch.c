@@ -84,6 +84,8 @@ static void fill_tokens(const Filling *f)
             int64_t to = ((int64_t)line * f->packing->length + token) * f->per_token;
             dataset_convert(f->tensor, f->rows[row] * f->per_row, f->input, f->destination, to,
                             f->batch->lengths[row] * f->per_token);
+            /* No earlier token of its row predicts it, and the one before it in the line is another row's. */
+            if (f->labels && f->labels->shifted) ignore(f, to, f->per_token);
             token += (uint32_t)f->batch->lengths[row];
         }
         fill_rest(f, line, token);

@@ -71,8 +71,8 @@ folder list && echo '[]' >list/config.json
 refuse 1 'list/config.json: error: must be an object' -- list
 folder untyped 'del config["model_type"]'
 refuse 1 'untyped/config.json: error: model_type: is missing' 'hint: supported: bert, roberta' -- untyped
-folder llama 'config["model_type"] = "llama"'
-refuse 3 'llama/config.json: error: model_type: .*llama' 'hint: supported: bert, .*modernbert, deberta-v2' -- llama
+folder opt 'config["model_type"] = "opt"'
+refuse 3 'opt/config.json: error: model_type: .*opt' 'hint: supported: bert, .*modernbert, deberta-v2' -- opt
 folder sizeless 'del config["hidden_size"]'
 refuse 1 'config.json: error: hidden_size: is missing' -- sizeless
 folder huge 'config.update(hidden_size=2**62, vocab_size=-1, num_hidden_layers="2")'

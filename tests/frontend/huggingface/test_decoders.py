@@ -1,0 +1,142 @@
+#!/usr/bin/python3
+"""Decoders of every kind, as `skycc import` reads them: logits, ten losses, packed rows, and folders that are written
+again, compared with the Hugging Face library's results (tests/data/decoders, whose make_decoders.py says what lies
+there), and what is refused.
+
+    tests/frontend/huggingface/test_decoders.py SKYCC FOLDERS
+"""
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, printed, require, run  # noqa: E402
+import safetensors_files  # noqa: E402
+
+LOGITS, LOSS = 1e-5, 1e-6
+COMPILED = {"llama", "gemma3", "gpt2"}  # others by the interpreter, which is faster at this size
+CLASSIFIERS = {"llama", "gpt2"}
+EXPORTED = {"gemma2", "gpt2", "qwen3"}
+PACKED = {"gemma3": "lm", "phi3": "seqcls:3"}
+skycc, data = sys.argv[1:3]
+
+
+def outputs(name, head, *options):
+    """Of the model in NAME/HEAD.onnx, imported first; with losses if it is trained."""
+    model = f"{name}/{head[:2]}.onnx"
+    message = printed(skycc, "import", f"{data}/{name}", "--head", head, "-o", model)
+    require("new:" not in message, name, head, "draws what the folder has:", message)
+    how = [] if name in COMPILED else ["--interpret"]
+    message = printed(skycc, "run", model, "--inputs", f"{data}/{name}/reference.safetensors", *how, *options, "-o",
+                      f"{name}/out.safetensors")
+    require(not message, name, head, message)
+    return safetensors_files.read(f"{name}/out.safetensors")
+
+
+def compare(name, what, found, wanted, tolerance):
+    error = np.abs(found - wanted).max()
+    require(error < tolerance, name, what, "differs by", error)
+    print(f"{name:16} {what:10} {error:.1e}")
+
+
+def check_family(name):
+    os.mkdir(name)
+    reference = safetensors_files.read(f"{data}/{name}/reference.safetensors")
+    mask = reference["in/attention_mask"].astype(bool)
+    found = outputs(name, "lm", "--loss", "cross-entropy,shift", "--train", "10", "--optimizer",
+                    "adamw:lr=1e-3,weight_decay=0.01")
+    compare(name, "logits", found["out/logits"][mask], reference["lm/logits"][mask], LOGITS)
+    compare(name, "losses", found["train/loss"], reference["lm/losses"], LOSS)
+    if name in EXPORTED:
+        export(name)
+    if name in CLASSIFIERS:
+        compare(name, "seqcls", outputs(name, "seqcls:3")["out/logits"], reference["seqcls/logits"], LOGITS)
+
+
+def export(name):
+    """A folder of the trained weights, which gives the same graph again."""
+    printed(skycc, "export", f"{name}/lm.onnx", f"{name}/out.safetensors", "-o", f"{name}/trained.onnx", "--folder",
+            f"{name}/folder")
+    message = printed(skycc, "import", f"{name}/folder", "-o", f"{name}/again.onnx")
+    require("new:" not in message and "not used:" not in message and "head: lm" in message, name, message)
+    results = []
+    for model in ("trained", "again"):
+        printed(skycc, "run", f"{name}/{model}.onnx", "--inputs", f"{data}/{name}/reference.safetensors", "--interpret",
+                "-o", f"{name}/{model}.out")
+        results.append(safetensors_files.read(f"{name}/{model}.out")["out/logits"])
+    require(np.array_equal(*results), name, "is another model as a folder")
+    with open(f"{name}/folder/config.json") as new, open(f"{data}/{name}/config.json") as old:
+        require(json.load(new)["architectures"] == json.load(old)["architectures"], name, "has another class")
+
+
+def check_packed(name, head):
+    """Rows of several lengths in shared lines give the losses of padded ones, in training and in evaluation."""
+    random, rows, longest = np.random.default_rng(3), 24, 16
+    lengths = random.integers(3, longest + 1, rows)
+    padding = np.arange(longest) >= lengths[:, None]
+    ids = np.where(padding, 0, random.integers(5, 31, (rows, longest)))
+    labels = np.where(padding, -100, ids) if head == "lm" else random.integers(0, 3, rows)
+    tensors = {"input_ids": ids, "attention_mask": ~padding, "labels": labels}
+    safetensors_files.write(f"{name}/data.safetensors",
+                            {key: np.ascontiguousarray(value.astype("i4")) for key, value in tensors.items()})
+    with open(f"{name}/one.yaml", "w") as file:
+        file.write("devices:\n  - {name: d, threads: 1, memory: 1GiB}\n")
+    logs = []
+    printed(skycc, "import", f"{data}/{name}", "--head", head, "-o", f"{name}/packed.onnx")
+    for way in ("16", "auto:16"):
+        given = ("--lengths", f"{name}/data.safetensors") if "auto" in way else ()
+        run(skycc, "compile", f"{name}/packed.onnx", "-d", f"{name}/one.yaml", "-o", f"{name}/{way}", "--dim",
+            "batch=4", "--dim", f"seq={way}", "--microbatches", "2", *given)
+        run(f"{name}/{way}/train", "--data", f"{name}/data.safetensors", "--eval-data", f"{name}/data.safetensors",
+            "--steps", "3", "--log", f"{name}/{way}.csv", "--quiet")
+        with open(f"{name}/{way}.csv") as file:
+            logs.append(list(csv.DictReader(file)))
+    for key in ("loss", "eval_loss", "eval_accuracy"):
+        values = [[float(row[key]) for row in log if row[key]] for log in logs]
+        require(values[0] and np.allclose(*values, rtol=0, atol=1e-5), name, key, "packed and padded:", values)
+    require(int(logs[1][0]["tokens"]) < int(logs[0][0]["tokens"]), name, "packs nothing", logs[1][0])
+
+
+def check_refusals():
+    def refuse(name, code, wanted, head="lm", **changes):
+        shutil.copytree(f"{data}/{name}", "refused")
+        with open("refused/config.json") as file:
+            config = {**json.load(file), **changes}
+        with open("refused/config.json", "w") as file:
+            json.dump(config, file)
+        result = subprocess.run([skycc, "import", "refused", "--head", head, "-o", "refused.onnx"], capture_output=True,
+                                text=True)
+        require(result.returncode == code and wanted in result.stderr, name, changes, result.returncode, result.stderr)
+        require(not os.path.exists("refused.onnx"), name, changes, "leaves a file")
+        shutil.rmtree("refused")
+
+    refuse("llama", 3, "error: logit_scale: skycc does not know", logit_scale=2.0)
+    refuse("llama", 3, "error: rope_parameters.rope_type: ", rope_parameters={"rope_type": "mrope", "rope_theta": 1e4})
+    refuse("llama", 3, "rope_parameters.beta_fast",
+           rope_parameters={"rope_type": "linear", "factor": 2, "beta_fast": 1})
+    refuse("llama", 1, "rope_parameters.factor", rope_parameters={"rope_type": "linear"})
+    refuse("longrope", 1, "short_factor", rope_parameters={"rope_type": "longrope", "short_factor": [1.0]})
+    refuse("llama", 3, "quantization_config", quantization_config={"bits": 4})
+    refuse("llama", 1, "num_key_value_heads", num_key_value_heads=3)
+    refuse("gemma2", 3, "use_bidirectional_attention", use_bidirectional_attention=True)
+    refuse("gemma3", 3, "attn_logit_softcapping", attn_logit_softcapping=50.0)
+    refuse("qwen2", 3, "layer_types", layer_types=["full_attention", "chunked_attention"])
+    refuse("llama", 2, "give --head lm", head="mlm")
+    refuse("../huggingface/bert", 2, "--head lm is for decoders")
+    refuse("llama", 1, "'model.embed_tokens.weight'", vocab_size=32)
+
+
+with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(2) as pool:
+    os.chdir(scratch)
+    names = sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))
+    list(pool.map(check_family, names))
+    list(pool.map(check_packed, PACKED, PACKED.values()))
+    check_refusals()
+sys.exit(failed())
