@@ -116,6 +116,16 @@
     OPERATOR(WeightedCrossEntropyGradient, weighted_cross_entropy_gradient, none, cross_entropy_gradient, \
              cross_entropy, 5, 5, 1, 0) \
         /* logits, labels, log-sum-exp, scalars, weights -> dlogits */ \
+    /* sliced_cross_entropy.c: of hidden [rows, size] times a table of classes, as above; slice: how many classes at a \
+       time; columns: the classes are the table's columns, else its rows */ \
+    OPERATOR(SlicedCrossEntropy, sliced_cross_entropy, sliced_cross_entropy, sliced_cross_entropy, \
+             sliced_cross_entropy, 4, 4, 4, IS_LOSS | IS_PRODUCT) \
+        /* hidden, table, labels, scalars -> scaled sum, what was seen of rows, pull of all classes (pull: 0 if nobody \
+        wants it), a slice of logits */ \
+    OPERATOR(SlicedCrossEntropyGradient, sliced_cross_entropy_gradient, none, sliced_cross_entropy_gradient, \
+             sliced_cross_entropy, 7, 7, 3, IS_PRODUCT | HAS_MEMORY) \
+        /* hidden, table, labels, seen, pull, scalars, dy -> dhidden, dtable, a slice of logits; of_hidden, of_table: \
+        which of the two are made; accumulate: dtable is added to what it was */ \
     OPERATOR(ScaleLoss, scale_loss, scale_loss, scale_loss, scale_loss, 2, 2, 1, 0) \
         /* x, scalars -> x / micro-batches; with labels: x / what those weigh */ \
     /* binary_cross_entropy.c */ \

@@ -78,6 +78,7 @@ static bool load(Run *run, Diagnostics *diagnostics)
     load.want_loss = load.loss;
     load.differentiate = options->gradients;
     load.train = options->steps >= 0;
+    if (load.logits == LOGITS_AUTO) load.logits = LOGITS_WHOLE; /* outputs are written */
     InputShape *shapes = arena_new_array(&run->arena, InputShape, run->inputs.count);
     for (size_t i = 0; i < run->inputs.count; i++) {
         const InputTensor *tensor = &run->inputs.tensors[i];

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "driver/compile/model_origin.h"
-#include "graph/ops/operator.h"
+#include "graph/ops/cross_entropy.h"
 #include "graph/analysis/blocks.h"
 
 /* The limit of label input `number`: the fewest classes of the losses that read it. */
@@ -13,9 +13,8 @@ static int64_t label_classes(const Graph *graph, int number)
     int64_t least = 0;
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        bool classifies = node->op == OP_CrossEntropy || node->op == OP_WeightedCrossEntropy;
-        if (!classifies || node_integer(node, "labels", 0) != number) continue;
-        int64_t classes = graph_value(graph, node->inputs[0])->shape.dim[1];
+        int64_t classes = cross_entropy_classes(graph, node);
+        if (!classes || node_integer(node, "labels", 0) != number) continue;
         if (!least || classes < least) least = classes;
     }
     return least;

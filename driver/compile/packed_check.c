@@ -67,6 +67,7 @@ static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packi
     options.want_loss = true;
     options.train = options.differentiate = options.bf16 = false;
     options.last_pass = NULL;
+    options.logits = LOGITS_WHOLE; /* to compare */
     check->padded.microbatches = MICROBATCHES;
     check->packed.microbatches = 1;
     check->loaded = true;

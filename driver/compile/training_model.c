@@ -66,6 +66,8 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
         buffer_print(&text, " %s%s", import->rules[i].train ? "+" : "-", import->rules[i].glob);
     buffer_print(&text, "\n--keep-ties %s\n--untie %s\n--no-prune %s\n", import->keep_ties ? "given" : "not given",
                  import->untie ? "given" : "not given", options->no_pruning ? "given" : "not given");
+    static const char *const forms[] = {"whole", "auto", "sliced"};
+    buffer_print(&text, "--logits %s\n", forms[options->logits]);
     const char *settings = arena_string(arena, buffer_text(&text));
     buffer_free(&text);
     return settings;
@@ -148,6 +150,7 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
                                 .packing = options->packing,
                                 .dropout = options->import.dropout_given ? options->import.dropout : 0,
                                 .low_rank = options->low_rank.rank ? &model->low_rank : NULL,
+                                .logits = options->logits,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
                                 .bf16 = options->bf16,

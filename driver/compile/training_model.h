@@ -7,6 +7,7 @@
 #include "frontend/onnx/import.h"
 #include "graph/graph.h"
 #include "graph/ops/autodiff.h"
+#include "graph/passes/passes.h"
 
 /* Rows of several lengths: --dim NAME=16,32,64 or NAME=auto:64, and --lengths. */
 typedef struct LengthOptions {
@@ -31,6 +32,7 @@ typedef struct ModelOptions {
     bool bf16;                 /* factors of matrix products are rounded to bf16, and what is stored of activations */
     bool coded_cuts;           /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
     const char *last_pass;     /* stop after this pass (graph/passes/passes.h); NULL: run all */
+    LogitsForm logits;         /* --logits */
     bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.c) */
 } ModelOptions;
 

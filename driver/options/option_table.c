@@ -370,6 +370,16 @@ static const Option rows[] = {
                "with AMX, large products run on AMX too: every factor is split into three bfloat16 numbers whose sum "
                "is exact. The result is at least as exact as with float32 instructions, but an infinite factor gives "
                "NaN. The target feature *-amx-bf16* turns this off."},
+    {"logits", 0, "auto|whole|sliced", TRAINING, OPTION_CHOICE, FIELD(load.logits), .initial = "auto",
+     .choices = OPTION_WORDS("whole", "auto", "sliced"),
+     .help = "whether cross-entropy of a large vocabulary computes the logits some classes at a time",
+     .detail =
+         "Where the logits are a product with the vocabulary that only a cross-entropy (without class weights and "
+         "smoothing) reads, *sliced* computes them some classes at a time, forward and backward, so that they "
+         "are never in memory as a whole. Where the vocabulary is trained, the backward pass computes them again. "
+         "Evaluation then reports the "
+         "loss, and no accuracy. *auto* slices logits of 64 MiB and more for a micro-batch, but not for "
+         "*skycc run*, which writes all outputs."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
      .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,

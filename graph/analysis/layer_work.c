@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "graph/ops/cross_entropy.h"
+
 /* Multiplications of the layer's matrix products, forward. */
 static double *count_work(const Graph *graph)
 {
@@ -10,8 +12,10 @@ static double *count_work(const Graph *graph)
         const Node *node = graph_node(graph, n);
         if (!operator_has(node->op, IS_PRODUCT) || node->phase != PHASE_FORWARD || node->layer == LAYER_NONE) continue;
         const Shape *factor = &graph_value(graph, node->inputs[0])->shape;
-        work[node->layer] += (double)shape_elements(&graph_value(graph, node->outputs[0])->shape) *
-                             (double)factor->dim[factor->rank - 1];
+        int64_t classes = cross_entropy_classes(graph, node), columns = factor->dim[factor->rank - 1];
+        int64_t results =
+            classes ? factor->dim[0] * classes : shape_elements(&graph_value(graph, node->outputs[0])->shape);
+        work[node->layer] += (double)results * (double)columns;
     }
     return work;
 }

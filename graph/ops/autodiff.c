@@ -57,10 +57,13 @@ static void accumulate(Differentiation *d, ValueId parameter)
     Graph *graph = d->graph;
     ValueId sum = d->gradient[parameter];
     if (!sum) return;
-    ValueId accumulated = build_node(d->b, OP_AccumulateGradient, &sum, 1, NULL, 0);
+    const Node *maker = graph_node(graph, graph_value(graph, sum)->producer);
+    bool in_place = operator_has(maker->op, HAS_MEMORY) && node_integer(maker, "accumulate", 0);
+    ValueId accumulated = in_place ? sum : build_node(d->b, OP_AccumulateGradient, &sum, 1, NULL, 0);
     Value *value = graph_value(graph, accumulated);
     /* Its parts are one a line (updates.c). */
-    graph_value(graph, graph_node(graph, value->producer)->outputs[1])->line_axis = graph->packing.lines > 1;
+    if (!in_place)
+        graph_value(graph, graph_node(graph, value->producer)->outputs[1])->line_axis = graph->packing.lines > 1;
     value->parameter = parameter;
     value->name = arena_format(&graph->arena, "grad/%s", graph_value(graph, parameter)->name);
     graph->gradients[parameter] = accumulated;

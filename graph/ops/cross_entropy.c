@@ -8,6 +8,8 @@
  *
  * The weighted one is that of torch.nn.CrossEntropyLoss with class weights w and label smoothing e: of a row with label
  * y, with p = log-softmax, (1 - e) w_y (-p_y) + e / classes * the sum over c of w_c (-p_c). */
+#include "graph/ops/cross_entropy.h"
+
 #include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
@@ -25,7 +27,7 @@ static bool infer_labels(InferContext *context)
     return true;
 }
 
-static bool infer_scalars(InferContext *context, int i)
+bool infer_scalars(InferContext *context, int i)
 {
     const Value *scalars = infer_input(context, i);
     if (scalars->dtype != DTYPE_F32 || scalars->shape.rank != 1 || scalars->shape.dim[0] != SKY_STEP_SCALARS)
@@ -52,8 +54,7 @@ bool axes_cross_entropy(const Graph *graph, const Node *node, int output, int ax
     return axis == 0;
 }
 
-/* Whether the value is known to be 1, as the gradient of the loss itself is, in any shape and type. */
-static bool is_one(const Graph *graph, ValueId id)
+bool is_one(const Graph *graph, ValueId id)
 {
     for (NodeId producer; (producer = graph_value(graph, id)->producer); id = graph_node(graph, producer)->inputs[0])
         if (!operator_has(graph_node(graph, producer)->op, IS_MOVEMENT | CONVERTS)) return false;
@@ -78,22 +79,22 @@ bool differentiate_cross_entropy(Differentiation *d, const Node *node)
     return true;
 }
 
-static Register load_label(Lowering *lowering, const Node *node, int64_t stride0, int64_t stride1)
+Register load_label(Lowering *lowering, const Node *node, int64_t stride0, int64_t stride1)
 {
-    View labels = lower_view(lowering, node->inputs[1]);
+    View labels = lower_view(lowering, node->inputs[operator_has(node->op, IS_PRODUCT) ? 2 : 1]);
     int64_t stride[2] = {stride0 * labels.stride[0], stride1 * labels.stride[0]};
     return kernel_load(lowering->kernel, lower_operand(lowering, &labels, stride));
 }
 
-static Register is_valid(Kernel *kernel, const Node *node, Register label)
+Register is_valid(Kernel *kernel, const Node *node, Register label)
 {
     Register ignored = kernel_constant_integer(kernel, node_integer(node, "ignore_index", -100));
     return kernel_unary(kernel, KERNEL_NOT, kernel_binary(kernel, KERNEL_EQUAL, label, ignored));
 }
 
-static int scale_element(const Node *node) { return loss_scale_element((int)node_integer(node, "labels", 0)); }
+int scale_element(const Node *node) { return loss_scale_element((int)node_integer(node, "labels", 0)); }
 
-static Register load_scale(Lowering *lowering, ValueId scalars, int element, DType type)
+Register load_scale(Lowering *lowering, ValueId scalars, int element, DType type)
 {
     View view = lower_view(lowering, scalars);
     view.offset += element;
@@ -101,8 +102,7 @@ static Register load_scale(Lowering *lowering, ValueId scalars, int element, DTy
     return kernel_convert(lowering->kernel, type, scale);
 }
 
-/* The column of a value [rows, 2]. */
-static View column_of(const View *pairs, int column)
+View column_of(const View *pairs, int column)
 {
     View view = *pairs;
     view.shape.rank = 1;
@@ -127,12 +127,7 @@ static void lower_log_sum_exp(Lowering *lowering, const View *logits, const View
     lower_end(lowering);
 }
 
-/* Both of a row, along axis 0 of the kernel, as registers of a type. */
-typedef struct LogSum {
-    Register maximum, logarithm;
-} LogSum;
-
-static LogSum load_log_sum(Lowering *lowering, const View *pairs, DType type)
+LogSum load_log_sum(Lowering *lowering, const View *pairs, DType type)
 {
     Register loaded[2];
     for (int i = 0; i < 2; i++) {
@@ -144,16 +139,14 @@ static LogSum load_log_sum(Lowering *lowering, const View *pairs, DType type)
     return (LogSum){loaded[0], loaded[1]};
 }
 
-/* -log of the probability of the class with this logit. */
-static Register missed(Kernel *kernel, const LogSum *log_sum, Register logit)
+Register missed(Kernel *kernel, const LogSum *log_sum, Register logit)
 {
     Register below = kernel_convert(kernel, DTYPE_F64, logit);
     below = kernel_binary(kernel, KERNEL_SUBTRACT, log_sum->maximum, below);
     return kernel_binary(kernel, KERNEL_ADD, below, log_sum->logarithm);
 }
 
-/* The probability of the class with this logit. */
-static Register probability_of(Kernel *kernel, const LogSum *log_sum, Register logit)
+Register probability_of(Kernel *kernel, const LogSum *log_sum, Register logit)
 {
     Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, logit, log_sum->maximum);
     return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, shifted, log_sum->logarithm));

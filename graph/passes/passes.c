@@ -25,6 +25,7 @@ const Pass passes[] = {
     {"low-rank", insert_low_rank},
     {"prune", prune_unread},
     {"pack", pack_rows},
+    {"slice-loss", slice_loss},
     {"layers", assign_layers},
     {"bf16-cuts", round_cuts},
     {"autodiff", add_gradients},

@@ -325,8 +325,57 @@ def check_left_out_row():
     close("left out from the start", float(free[0] == first[0]), 0.0, 0)
 
 
+CLASSES, SIZE = 300, 8  # of --logits sliced, in three slices
+
+
+def decoder(tied):
+    """Words that are looked up, one layer, and a product with the vocabulary: the same table, or one of its own."""
+    words, layer, apart = (random.normal(size=shape).astype("f4") for shape in
+                           ((CLASSES, SIZE), (SIZE, SIZE), (SIZE, CLASSES)))
+    constants = {"words": words, "layer": layer} | ({} if tied else {"apart": apart})
+    nodes = [helper.make_node("Gather", ["words", "input_ids"], ["x"]),
+             helper.make_node("MatMul", ["x", "layer"], ["y"]), helper.make_node("Tanh", ["y"], ["hidden"]),
+             *([helper.make_node("Transpose", ["words"], ["apart"], perm=[1, 0])] if tied else []),
+             helper.make_node("MatMul", ["hidden", "apart"], ["logits"])]
+    graph = helper.make_graph(nodes, "decoder",
+                              [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "seq"])],
+                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "seq", CLASSES])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "decoder.onnx")
+    return constants
+
+
+def check_sliced(tied):
+    """Logits that are computed some classes at a time: loss and gradients are PyTorch's, in any number of stages."""
+    constants = decoder(tied)
+    inputs = {"input_ids": integers(CLASSES, (ROWS, LENGTH)), "labels": integers(CLASSES, (ROWS, LENGTH), 0.3)}
+    write("data.safetensors", inputs)
+    leaves = {name: tensor(value).requires_grad_() for name, value in constants.items()}
+    hidden = torch.tanh(leaves["words"][torch.from_numpy(inputs["input_ids"])] @ leaves["layer"])
+    loss = cross_entropy()(hidden @ (leaves["words"].T if tied else leaves["apart"]), inputs["labels"])
+    loss.backward()
+    for way in [["--interpret"]] if ONLY_INTERPRETED else [["--interpret"], []]:
+        shell(SKYCC, "run", "decoder.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors", "--loss",
+              "cross-entropy", "--grad", "--logits", "sliced", *way)
+        found = read("out.safetensors")
+        close("sliced logits are no output", float("out/logits" in found), 0.0, 0)
+        close("sliced loss", found["loss"], loss.detach().numpy(), 1e-6)
+        for name, leaf in leaves.items():
+            close(f"sliced loss, gradient of {name}", found["grad/" + name], leaf.grad.numpy(), 1e-5)
+    if ONLY_INTERPRETED:
+        return
+    sliced = ["--logits", "sliced"]
+    first = train([], "cross-entropy", 1, 4, model="decoder.onnx", compiling=sliced)
+    found = train([], "cross-entropy", 2, 4, model="decoder.onnx", compiling=sliced)
+    close("sliced, 2 stages", np.array(found[:2], float), np.array(first[:2], float), 0)
+    whole = train([], "cross-entropy", 1, 4, model="decoder.onnx")
+    close("whole and sliced", np.array(first[:2], float), np.array(whole[:2], float), 1e-5)
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
+    for tied in True, False:
+        check_sliced(tied)
     for number, case in enumerate(CASES):
         check(number, *case)
     if not ONLY_INTERPRETED:

@@ -5,7 +5,7 @@
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
 
-enum { MAX_INPUTS = 5, MAX_OUTPUTS = 3, MAX_ELEMENTS = 4096 };
+enum { MAX_INPUTS = 5, MAX_OUTPUTS = 4, MAX_ELEMENTS = 4096 };
 
 typedef struct Tensor {
     Shape shape;
@@ -104,8 +104,8 @@ static inline double *element(const Tensor *tensor, const int64_t *at, int rank)
 Reference reference_unary, reference_binary, reference_where, reference_same, reference_expand, reference_transpose,
     reference_slice, reference_slice_gradient, reference_concat, reference_gather, reference_gather_gradient,
     reference_gather_elements, reference_gather_nd, reference_scatter, reference_arg_max, reference_reduce,
-    reference_matmul, reference_softmax, reference_layer_norm, reference_cross_entropy, reference_scale_loss,
-    reference_dropout, reference_binary_cross_entropy;
+    reference_matmul, reference_softmax, reference_layer_norm, reference_cross_entropy, reference_sliced_cross_entropy,
+    reference_scale_loss, reference_dropout, reference_binary_cross_entropy;
 
 /* Of one and of two elements. */
 double scalar_negate(double x), scalar_sign(double x), scalar_reciprocal(double x), scalar_sigmoid(double x),

@@ -324,6 +324,44 @@ void reference_cross_entropy(const Case *test, const Tensor *input, Tensor *outp
     }
 }
 
+/* What is left of the logits is exp(x - the largest), but 0 of labels: of the last slice, and where the one before is
+ * wider, of its end. */
+void reference_sliced_cross_entropy(const Case *test, const Tensor *input, Tensor *output)
+{
+    static double logits[MAX_ELEMENTS], log_sum[MAX_ELEMENTS];
+    bool columns = integer_attribute(test, "columns", 0);
+    int64_t rows = input->shape.dim[0], size = input->shape.dim[1], classes = input[1].shape.dim[columns];
+    int64_t slice = integer_attribute(test, "slice", 0);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t c = 0; c < classes; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < size; k++)
+                sum += input->data[row * size + k] * input[1].data[columns ? k * classes + c : c * size + k];
+            logits[row * classes + c] = sum;
+        }
+    const Tensor whole[] = {{{2, {rows, classes}}, logits}, input[2], input[3]};
+    Tensor results[] = {output[0], {{2, {rows, 2}}, log_sum}};
+    reference_cross_entropy(test, whole, results);
+    for (int64_t row = 0; row < rows; row++) {
+        double *seen = output[1].data + 5 * row, former = -INFINITY, largest = -INFINITY;
+        int64_t label = (int64_t)input[2].data[row];
+        for (int64_t c = 0; c < classes; c++) {
+            if (c % slice == 0) former = largest;
+            for (int64_t k = c; k < classes && k < c + slice && c % slice == 0; k++)
+                largest = fmax(largest, logits[row * classes + k]);
+            output[3].data[row * slice + c % slice] = c == label ? 0 : exp(logits[row * classes + c] - largest);
+            for (int64_t k = 0; k < size && c != label; k++)
+                output[2].data[row * size + k] += exp(logits[row * classes + c] - log_sum[2 * row]) *
+                                                  input[1].data[columns ? k * classes + c : c * size + k];
+        }
+        seen[0] = largest;
+        seen[1] = log_sum[2 * row + 1];
+        seen[2] = exp(seen[1]);
+        seen[3] = logits[row * classes + label];
+        seen[4] = exp(former - largest);
+    }
+}
+
 void reference_binary_cross_entropy(const Case *test, const Tensor *input, Tensor *output)
 {
     (void)test;
