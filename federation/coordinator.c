@@ -2,26 +2,16 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "base/text.h"
 #include "federation/aggregate/fixed_point.h"
+#include "federation/model_history.h"
+#include "federation/robust.h"
 
 static const double retry_seconds = 2;
 /* The most round timeouts that a phase may take while pieces of updates arrive. */
 enum { MOST_TIMEOUTS = 4 };
-
-static void say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const Coordinator *coordinator, const char *format, ...)
-{
-    va_list arguments;
-    if (!coordinator->console) return;
-    va_start(arguments, format);
-    text_print_va(coordinator->console, format, arguments);
-    va_end(arguments);
-    fflush(coordinator->console);
-}
 
 static const char *name_of(const Coordinator *coordinator, int site)
 {
@@ -48,6 +38,8 @@ static void begin_session(Coordinator *coordinator)
     sum_round_close(&coordinator->sum);
     sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
                    part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
+    if (federation->robust) sum_round_keep(&coordinator->sum);
+    coordinator->session_round = coordinator->model.round;
     coordinator->phase_since = coordinator->round_since = INFINITY;
     coordinator->piece_at = -INFINITY;
     coordinator->said_waiting = coordinator->said_no_room = false;
@@ -57,7 +49,7 @@ static void begin_round(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         KnownSite *site = &coordinator->sites[s];
-        site->left_out = site->silent = false;
+        site->left_out = site->silent = site->restarted = false;
         site->refusal = NULL;
         site->metrics = (SiteMetrics){0};
     }
@@ -72,6 +64,17 @@ static char *path_of_model(const char *directory)
     return path.bytes;
 }
 
+/* Rounds go on without it where the disk has no room. */
+static void keep_round(Coordinator *coordinator)
+{
+    Diagnostics diagnostics = {0};
+    if (!model_history_keep(coordinator->directory, coordinator->model.round, coordinator->federation->steering.keep,
+                            &diagnostics) &&
+        coordinator->console)
+        diagnostics_print(&diagnostics, coordinator->console);
+    diagnostics_free(&diagnostics);
+}
+
 void coordinator_begin(Coordinator *coordinator, const Federation *federation, GlobalModel *model,
                        const char *directory, FILE *console, FILE *log)
 {
@@ -80,6 +83,7 @@ void coordinator_begin(Coordinator *coordinator, const Federation *federation, G
                                  .model_path = path_of_model(directory),
                                  .console = console,
                                  .log = log,
+                                 .rounds = federation->rounds,
                                  .durable = true};
     *model = (GlobalModel){0};
     coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
@@ -89,6 +93,8 @@ void coordinator_begin(Coordinator *coordinator, const Federation *federation, G
         own->counted_count = (size_t)federation->site_count;
         own->counted = memory_allocate(own->counted_count * sizeof *own->counted);
     }
+    coordinator->directory = directory;
+    keep_round(coordinator);
     begin_round(coordinator);
 }
 
@@ -97,10 +103,10 @@ bool coordinator_open(Coordinator *coordinator, const Federation *federation, co
 {
     GlobalModel model;
     char *path = path_of_model(directory);
-    bool momentum = outer_keeps_momentum(federation->outer.kind);
+    int moments = outer_moments(federation->outer.kind);
     *coordinator = (Coordinator){0};
     file_remove_unfinished(path);
-    bool ok = global_model_open_file(&model, federation->compiled.identity, path, momentum, diagnostics);
+    bool ok = global_model_open_file(&model, federation->compiled.identity, path, moments, diagnostics);
     if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
     if (!ok) global_model_free(&model);
     free(path);
@@ -119,12 +125,12 @@ void coordinator_free(Coordinator *coordinator)
 
 bool coordinator_is_done(const Coordinator *coordinator)
 {
-    return coordinator->durable && coordinator->model.round >= coordinator->federation->rounds;
+    return coordinator->durable && coordinator->model.round >= coordinator->rounds;
 }
 
 bool coordinator_is_needless(const Coordinator *coordinator)
 {
-    bool all = coordinator_is_done(coordinator);
+    bool all = coordinator_is_done(coordinator) && !coordinator->holds;
     for (int s = 0; s < coordinator->federation->site_count; s++) all = all && coordinator->sites[s].has_final;
     return all;
 }
@@ -143,11 +149,12 @@ static void try_to_write(Coordinator *coordinator, double now)
     Diagnostics diagnostics = {0};
     coordinator->durable = global_model_write(&coordinator->model, coordinator->model_path, &diagnostics);
     if (coordinator->durable) {
+        keep_round(coordinator);
         begin_round(coordinator);
     } else {
         if (coordinator->console) diagnostics_print(&diagnostics, coordinator->console);
-        say(coordinator, "the model of round %" PRId64 " is not on disk: trying again until it is\n",
-            coordinator->model.round);
+        coordinator_say(coordinator, "the model of round %" PRId64 " is not on disk: trying again until it is\n",
+                        coordinator->model.round);
         coordinator->retry_at = now + retry_seconds;
     }
     diagnostics_free(&diagnostics);
@@ -155,7 +162,7 @@ static void try_to_write(Coordinator *coordinator, double now)
 
 static void give_up_session(Coordinator *coordinator, const char *why)
 {
-    say(coordinator, "round %" PRId64 " begins anew: %s\n", coordinator->model.round + 1, why);
+    coordinator_say(coordinator, "round %" PRId64 " begins anew: %s\n", coordinator->model.round + 1, why);
     begin_session(coordinator);
 }
 
@@ -170,39 +177,16 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
     bool finite = true;
     for (size_t at = 0; at < count; at += UPDATE_PIECE) {
         size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
-        if (weight > 0) fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
+        if (federation->robust)
+            robust_combine(mean, sum, federation->robust, at, here);
+        else if (weight > 0)
+            fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
         finite &= global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here);
     }
     free(mean);
     coordinator->model.round++;
+    coordinator->model.spent++;
     return finite;
-}
-
-/* Rounds do not wait for a site that has missed this many. */
-static bool is_dropped(const Coordinator *coordinator, int site)
-{
-    int64_t most = coordinator->federation->drop_after;
-    return most > 0 && coordinator->sites[site].missed >= most;
-}
-
-static void note_presence(Coordinator *coordinator, int number, bool counted)
-{
-    KnownSite *site = &coordinator->sites[number];
-    const char *name = name_of(coordinator, number);
-    bool was_dropped = is_dropped(coordinator, number);
-    if (counted) {
-        if (was_dropped) say(coordinator, "site '%s' is back: rounds wait for it again\n", name);
-        site->missed = 0;
-        site->returned = site->tried = false;
-        return;
-    }
-    site->tried |= site->returned;
-    site->returned = false;
-    if (was_dropped) return;
-    site->missed++;
-    if (is_dropped(coordinator, number))
-        say(coordinator, "site '%s' has missed %" PRId64 " round%s: rounds do not wait for it until it is back\n", name,
-            site->missed, site->missed == 1 ? "" : "s");
 }
 
 static void end_round(Coordinator *coordinator, double now)
@@ -224,9 +208,13 @@ static void end_round(Coordinator *coordinator, double now)
         return;
     }
     for (int s = 0; s < federation->site_count; s++)
-        if (sum->members[s].counted) coordinator->model.counted[s] = coordinator->model.round;
+        if (sum->members[s].counted) {
+            coordinator->model.counted[s] = coordinator->model.round;
+            coordinator->sites[s].last = coordinator->sites[s].metrics;
+        }
     coordinator_report_round(coordinator, sites, weight, now);
-    for (int s = 0; s < federation->site_count; s++) note_presence(coordinator, s, sum->members[s].counted);
+    coordinator_report_jumps(coordinator);
+    for (int s = 0; s < federation->site_count; s++) presence_note_round(coordinator, s, sum->members[s].counted);
     try_to_write(coordinator, now);
 }
 
@@ -242,8 +230,8 @@ static void leave_phase(Coordinator *coordinator, double now)
     if (!sum_round_advance(sum, &problem)) {
         if (problem.site >= 0) {
             coordinator->sites[problem.site].left_out = true;
-            say(coordinator, "site '%s' %s: it is left out of this round\n", name_of(coordinator, problem.site),
-                problem.text);
+            coordinator_say(coordinator, "site '%s' %s: it is left out of this round\n",
+                            name_of(coordinator, problem.site), problem.text);
         }
         give_up_session(coordinator, "the masks do not come out");
         return;
@@ -251,27 +239,6 @@ static void leave_phase(Coordinator *coordinator, double now)
     coordinator->phase_since = now;
     drop_updates(coordinator); /* late ones */
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
-}
-
-/* The number of sites that have answered the phase or that it waits for. */
-static int sites_awaited(const Coordinator *coordinator)
-{
-    const SumRound *sum = &coordinator->sum;
-    int awaited = 0;
-    for (int s = 0; s < coordinator->federation->site_count; s++) {
-        const KnownSite *site = &coordinator->sites[s];
-        bool is_gone = sum->phase == SUM_OFFERS && !sum_round_has_answered(sum, s) &&
-                       (site->silent || (is_dropped(coordinator, s) && !site->returned));
-        awaited += !site->left_out && !is_gone && sum_round_is_in(sum, s);
-    }
-    return awaited;
-}
-
-/* Marks the sites that did not answer in time: if the round starts again, it does not wait for them. */
-static void note_silent(Coordinator *coordinator)
-{
-    for (int s = 0; s < coordinator->federation->site_count; s++)
-        coordinator->sites[s].silent |= !sum_round_has_answered(&coordinator->sum, s);
 }
 
 static int answers_needed(const SumRound *sum)
@@ -291,7 +258,7 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     SumRound *sum = &coordinator->sum;
     int needed = answers_needed(sum);
     if (!phase_is_too_long(coordinator, now)) return false;
-    note_silent(coordinator);
+    presence_note_silent(coordinator);
     if (answers >= needed) return true;
     if (sum->phase != SUM_OFFERS) {
         char why[128];
@@ -301,24 +268,29 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     } else if (!coordinator->said_waiting) {
         coordinator->said_waiting = true;
         for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* wait for these, too */
-        say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs\n",
-            coordinator->model.round + 1, needed - answers, needed);
+        coordinator_say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs\n",
+                        coordinator->model.round + 1, needed - answers, needed);
     }
     return false;
 }
 
+/* The last phase in which sites send something. */
+static bool is_last_phase(const SumRound *sum) { return sum->phase == (sum->secure ? SUM_REVEALS : SUM_VALUES); }
+
 void coordinator_tick(Coordinator *coordinator, double now)
 {
+    if (coordinator->observe) coordinator->observe(coordinator->observer, now);
     if (!coordinator->durable && now >= coordinator->retry_at) try_to_write(coordinator, now);
     while (coordinator->durable && !coordinator_is_done(coordinator)) {
         SumRound *sum = &coordinator->sum;
-        int answers = sum_round_answers(sum), awaited = sites_awaited(coordinator), needed = answers_needed(sum);
+        int answers = sum_round_answers(sum), awaited = presence_awaited(coordinator), needed = answers_needed(sum);
         bool complete = answers == awaited && answers >= needed;
         if (sum->phase != SUM_OFFERS && awaited < needed) {
             give_up_session(coordinator, "too few of its sites are left");
             continue;
         }
         if (!complete && !phase_times_out(coordinator, answers, now)) return;
+        if (coordinator->holds && is_last_phase(sum)) return;
         leave_phase(coordinator, now);
     }
 }
@@ -329,7 +301,13 @@ static void put(Coordinator *coordinator, ReplyKind kind, const void *payload, s
 {
     /* Sites never see a model that is not on disk. */
     uint64_t round = (uint64_t)coordinator->model.round - !coordinator->durable;
-    Reply message = {.kind = kind, .phase = coordinator->sum.phase, .round = round, .payload = payload, .size = size};
+    Reply message = {.kind = kind,
+                     .phase = coordinator->sum.phase,
+                     .round = round,
+                     .branch = (uint64_t)coordinator->model.branch,
+                     .rounds = (uint64_t)coordinator->rounds,
+                     .payload = payload,
+                     .size = size};
     memcpy(message.session, coordinator->sum.session, SESSION_BYTES);
     reply_put(reply, &message);
 }
@@ -339,30 +317,51 @@ static void refuse_request(Coordinator *coordinator, int site, const char *why, 
     KnownSite *known = &coordinator->sites[site];
     known->refused++;
     if (known->refusal != why)
-        say(coordinator, "site '%s' %s: that message is ignored\n", name_of(coordinator, site), why);
+        coordinator_say(coordinator, "site '%s' %s: that message is ignored\n", name_of(coordinator, site), why);
     known->refusal = why;
     put(coordinator, REPLY_REFUSED, why, strlen(why), reply);
 }
 
-static void forget(Coordinator *coordinator, int site)
+/* The site was started again. Before updates are in the sum, it gets the time that a silent one gets: the round begins
+ * anew with it, once, and nothing was learned. Else it is out of the session. */
+static void take_back(Coordinator *coordinator, int site)
 {
-    sum_round_forget(&coordinator->sum, site);
-    arriving_drop(&coordinator->sites[site].arriving);
+    SumRound *sum = &coordinator->sum;
+    KnownSite *known = &coordinator->sites[site];
+    bool begins = sum->secure && (sum->phase == SUM_SHARES || sum->phase == SUM_VALUES) && !known->restarted &&
+                  !sum_round_has_answered(sum, site);
+    sum_round_forget(sum, site);
+    arriving_drop(&known->arriving);
+    known->restarted |= begins;
+    if (!begins) return;
+    char why[128];
+    snprintf(why, sizeof why, "site '%s' was started again", name_of(coordinator, site));
+    give_up_session(coordinator, why);
+}
+
+/* Whether it is about the round that is under way. */
+static bool is_current(const Coordinator *coordinator, const Request *request)
+{
+    const GlobalModel *model = &coordinator->model;
+    return coordinator->durable && request->round == (uint64_t)model->round &&
+           request->branch == (uint64_t)model->branch;
 }
 
 static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
 {
     const SumRound *sum = &coordinator->sum;
-    bool current = coordinator->durable && request->round == (uint64_t)coordinator->model.round;
+    bool current = is_current(coordinator, request);
     Buffer told = {0};
     /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
-        forget(coordinator, site);
+        take_back(coordinator, site);
+    bool spared = sum->phase == SUM_OFFERS && !presence_is_drawn(coordinator, site);
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
-        !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site)) {
-        unsigned char rounds[8];
+        !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site) || spared) {
+        unsigned char rounds[REPLY_WAIT_BYTES];
         put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
+        rounds[8] = coordinator->durable && spared;
         put(coordinator, REPLY_WAIT, rounds, sizeof rounds, reply);
         return;
     }
@@ -396,7 +395,7 @@ static void take_values(Coordinator *coordinator, int site, const Request *reque
                               coordinator->model_path, request->payload, request->size, &problem);
     if (state == ARRIVAL_NO_ROOM && !coordinator->said_no_room) {
         coordinator->said_no_room = true;
-        say(coordinator, "no room on disk for updates that arrive: sites wait until there is\n");
+        coordinator_say(coordinator, "no room on disk for updates that arrive: sites wait until there is\n");
     }
     if (state == ARRIVAL_GOES_ON || state == ARRIVAL_WHOLE) coordinator->piece_at = now;
     switch (state) {
@@ -426,12 +425,14 @@ static void take_other(Coordinator *coordinator, int site, Request *request, dou
 
 static void take_answer(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
 {
-    if (!coordinator->durable || request->round != (uint64_t)coordinator->model.round)
+    if (!is_current(coordinator, request))
         refuse_request(coordinator, site, "sent an update of another round", reply);
     else if (memcmp(request->session, coordinator->sum.session, SESSION_BYTES) != 0)
         refuse_request(coordinator, site, "sent an answer of another session", reply);
     else if (coordinator->sites[site].left_out)
         refuse_request(coordinator, site, "is left out of this round", reply);
+    else if (request->phase == SUM_OFFERS && !presence_is_drawn(coordinator, site))
+        refuse_request(coordinator, site, "is not drawn for this round", reply);
     else if (request->phase == SUM_VALUES)
         take_values(coordinator, site, request, now, reply);
     else
@@ -460,12 +461,13 @@ static bool is_first_start(Coordinator *coordinator, int site, const Request *re
     SiteVerdict verdict = site_starts_judge(starts, request->place, now);
     const char *name = name_of(coordinator, site);
     if (verdict == SITE_TAKES_OVER)
-        say(coordinator, "site '%s' goes on in another place: nothing was heard from the first\n", name);
+        coordinator_say(coordinator, "site '%s' goes on in another place: nothing was heard from the first\n", name);
     if (verdict == SITE_TAKES_PART || verdict == SITE_TAKES_OVER) return true;
     if (verdict == SITE_TURNED_AWAY && !starts->rival_said) {
         starts->rival_said = true;
-        say(coordinator, "site '%s' runs in two places: the one that came first stays, the other is turned away\n",
-            name);
+        coordinator_say(coordinator,
+                        "site '%s' runs in two places: the one that came first stays, the other is turned away\n",
+                        name);
     }
     put(coordinator, REPLY_TWICE, &(unsigned char){verdict == SITE_TURNED_AWAY}, 1, reply);
     return false;
@@ -481,7 +483,8 @@ static void answer_request(Coordinator *coordinator, int site, Request *request,
         return;
     }
     known->silent = false;
-    known->returned |= is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
+    known->heard = now;
+    known->returned |= presence_is_dropped(coordinator, site) && !known->tried && coordinator->sum.phase == SUM_OFFERS;
     if (request->kind == REQUEST_ASK)
         answer_ask(coordinator, site, request, reply);
     else if (request->kind == REQUEST_MODEL)

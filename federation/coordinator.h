@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "federation/federation.h"
+#include "federation/jumps.h"
 #include "federation/messages.h"
 #include "federation/global_model.h"
 #include "federation/site_starts.h"
@@ -20,16 +21,20 @@
 
 /* What the coordinator knows of a site. */
 typedef struct KnownSite {
-    SiteMetrics metrics;     /* of this round's offer */
-    ArrivingUpdate arriving; /* of its update, what is here */
-    bool left_out;           /* of this round: its secrets did not fit its shares */
-    bool silent;             /* it let a phase of this round run out, and has not been heard of since */
-    int64_t missed;          /* rounds in a row that waited for it in vain */
-    bool returned, tried;    /* dropped, and heard of since: a round waits for it once more; that round has been */
-    bool has_final;          /* it has said that it has the model of the last round */
-    SiteStarts starts;       /* who of those that came with its key is it */
-    int64_t refused;         /* requests, in all */
-    const char *refusal;     /* the last that was said on the console in this round, so that no site can fill it */
+    SiteMetrics last;         /* of the last round that it was in */
+    SiteMetrics metrics;      /* of this round's offer */
+    ArrivingUpdate arriving;  /* of its update, what is here */
+    bool left_out;            /* of this round: its secrets did not fit its shares */
+    bool silent;              /* it let a phase of this round run out, and has not been heard of since */
+    int64_t missed;           /* rounds in a row that waited for it in vain */
+    bool returned, tried;     /* dropped, and heard of since: a round waits for it once more; that round has been */
+    bool restarted;           /* in this round, which began anew for it */
+    double heard;             /* when it last was, 0: not yet */
+    JumpWatch losses, scales; /* of its rounds: losses, and the powers of two above its largest changes */
+    bool has_final;           /* it has said that it has the model of the last round */
+    SiteStarts starts;        /* who of those that came with its key is it */
+    int64_t refused;          /* requests, in all */
+    const char *refusal;      /* the last that was said on the console in this round, so that no site can fill it */
 } KnownSite;
 
 typedef struct Traffic {
@@ -43,12 +48,19 @@ typedef struct Coordinator {
     KnownSite *sites;
     Traffic traffic[REQUEST_KINDS][SUM_DONE + 1]; /* since the start, by what it was for */
     char *model_path;
+    const char *directory;           /* of the model */
     FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */
     double round_since, phase_since; /* when the first offer came, when the phase began */
     double piece_at;                 /* when the last piece of an update came */
     double retry_at;                 /* while the model is not on disk */
     int64_t round_bytes_in, round_bytes_out;
     bool durable, said_waiting, said_no_room;
+    int64_t rounds;        /* after how many it ends: the federation's, or fewer when none gets better */
+    int64_t session_round; /* which round the session is of */
+    bool holds;            /* what was learned of the last round's model is to be known before another one ends */
+    /* Called whenever time may have brought something about; NULL: nobody looks. */
+    void (*observe)(void *observer, double now);
+    void *observer;
     bool diverged; /* a round would have made the model infinite: there are no more */
 } Coordinator;
 
@@ -73,7 +85,28 @@ bool coordinator_is_needless(const Coordinator *coordinator);
 /* The greatest request that is not refused for its size. */
 size_t coordinator_largest_request(const Coordinator *coordinator);
 
-/* coordinator_report.c: the line of a round that has ended, on console and log; and what crossed, by kind. */
+/* coordinator_presence.c: which sites a round waits for: those that are drawn, have not been silent and were not
+ * dropped. */
+
+/* Rounds do not wait for a site that has missed `drop_after` in a row. */
+bool presence_is_dropped(const Coordinator *coordinator, int site);
+/* Whether the site may be in this round: with `sample`, it is among that many of those that are there, in an order that
+ * the federation's identity and the round give; or it has offered already. */
+bool presence_is_drawn(const Coordinator *coordinator, int site);
+/* The number of sites that have answered the phase or that it waits for. */
+int presence_awaited(const Coordinator *coordinator);
+/* Marks the sites that did not answer in time: if the round starts again, it does not wait for them. */
+void presence_note_silent(Coordinator *coordinator);
+/* A round has ended: with this site's update in it, or without. */
+void presence_note_round(Coordinator *coordinator, int site, bool counted);
+
+/* coordinator_report.c: what rounds so far have cost of privacy; NAN without. */
+double coordinator_epsilon(const Coordinator *coordinator);
+/* A line on the console. */
+void coordinator_say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Warns of a site whose loss or update is far from those of its last rounds. */
+void coordinator_report_jumps(Coordinator *coordinator);
+/* The line of a round that has ended, on console and log; and what crossed, by kind. */
 void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now);
 void coordinator_report_traffic(const Coordinator *coordinator);
 /* The log's first line; appends it. */

@@ -1,10 +1,43 @@
 /* Reports of the coordinator: a line and a row of CSV per round, and the total bytes. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 
 #include "base/text.h"
 #include "federation/coordinator.h"
 #include "federation/privacy.h"
+
+void coordinator_say(const Coordinator *coordinator, const char *format, ...)
+{
+    va_list arguments;
+    if (!coordinator->console) return;
+    va_start(arguments, format);
+    text_print_va(coordinator->console, format, arguments);
+    va_end(arguments);
+    fflush(coordinator->console);
+}
+
+void coordinator_report_jumps(Coordinator *coordinator)
+{
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        KnownSite *site = &coordinator->sites[s];
+        const SumMember *member = &coordinator->sum.members[s];
+        const char *name = coordinator->federation->sites[s].name;
+        if (!member->counted) continue;
+        double loss = site->metrics.has_loss ? jump_watch(&site->losses, site->metrics.loss) : 0;
+        double scale = jump_watch(&site->scales, ldexp(1, member->exponent));
+        if (loss > 0)
+            coordinator_say(coordinator,
+                            "warning: round %" PRId64 ": the loss of site '%s' is %.4g, %.3g times the median of its "
+                            "last rounds\n",
+                            coordinator->model.round, name, site->metrics.loss, loss);
+        if (scale > 0)
+            coordinator_say(coordinator,
+                            "warning: round %" PRId64 ": the largest change of site '%s' is about %.3g times the "
+                            "median of its last rounds\n",
+                            coordinator->model.round, name, scale);
+    }
+}
 
 /* The mean over the sites of the sum that report it, weighted by rows if they report these. NAN: none reports it. */
 static double mean_loss(const Coordinator *coordinator)
@@ -20,12 +53,11 @@ static double mean_loss(const Coordinator *coordinator)
     return weight > 0 ? sum / weight : NAN;
 }
 
-/* After this round; NAN without privacy. */
-static double epsilon_of(const Coordinator *coordinator)
+double coordinator_epsilon(const Coordinator *coordinator)
 {
     const FederationPrivacy *privacy = &coordinator->federation->privacy;
     if (!(privacy->clip > 0)) return NAN;
-    return privacy_epsilon(1, privacy->noise, coordinator->model.round, privacy->delta, NULL);
+    return privacy_epsilon(1, privacy->noise, coordinator->model.spent, privacy->delta, NULL);
 }
 
 void coordinator_print_header(const Federation *federation, Buffer *text)
@@ -60,7 +92,7 @@ static void log_round(const Coordinator *coordinator, int sites, int64_t weight,
     log_number(log, mean_loss(coordinator));
     text_print(log, ",%" PRId64 ",%" PRId64 ",%.3f", coordinator->round_bytes_in, coordinator->round_bytes_out,
                seconds);
-    log_number(log, epsilon_of(coordinator));
+    log_number(log, coordinator_epsilon(coordinator));
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         const SiteMetrics *metrics = &coordinator->sites[s].metrics;
         bool counted = coordinator->sum.members[s].counted;
@@ -74,7 +106,8 @@ static void log_round(const Coordinator *coordinator, int sites, int64_t weight,
 void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now)
 {
     const Federation *federation = coordinator->federation;
-    double seconds = now - coordinator->round_since, loss = mean_loss(coordinator), epsilon = epsilon_of(coordinator);
+    double seconds = now - coordinator->round_since, loss = mean_loss(coordinator),
+           epsilon = coordinator_epsilon(coordinator);
     if (coordinator->log) log_round(coordinator, sites, weight, seconds);
     if (!coordinator->console) return;
     Buffer line = {0};

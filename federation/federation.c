@@ -4,6 +4,8 @@
 
 #include "base/json.h"
 
+const char *const robust_names[ROBUST_RULE_COUNT] = {"none", "median", "trimmed"};
+
 void federation_free(Federation *federation)
 {
     arena_free(&federation->arena);
@@ -55,12 +57,24 @@ static void print_rules(const Federation *federation, Buffer *text)
     buffer_print(text, "rounds: %lld\nlocal_steps: %lld\nouter: {optimizer: %s", (long long)federation->rounds,
                  (long long)federation->local_steps, outer_names[federation->outer.kind]);
     if (federation->outer.kind != OUTER_AVERAGE) print_number(text, ", lr", federation->outer.rate);
-    if (outer_keeps_momentum(federation->outer.kind)) print_number(text, ", momentum", federation->outer.momentum);
+    if (outer_moments(federation->outer.kind))
+        print_number(text, federation->outer.kind == OUTER_NESTEROV ? ", momentum" : ", beta1",
+                     federation->outer.momentum);
+    if (outer_moments(federation->outer.kind) == 2) {
+        print_number(text, ", beta2", federation->outer.beta2);
+        print_number(text, ", eps", federation->outer.epsilon);
+    }
     buffer_print(text, "}\naggregate: %s\nmin_sites: %d\n", federation->secure ? "secure" : "plain", federation->least);
     print_number(text, "round_timeout", federation->round_timeout_s);
     buffer_print(text, "s\nfragments: %lld\n", (long long)federation->fragments);
     if (federation->overlap) buffer_print(text, "overlap: %lld\n", (long long)federation->overlap);
     if (federation->drop_after != 1) buffer_print(text, "drop_after: %lld\n", (long long)federation->drop_after);
+    if (federation->sample) buffer_print(text, "sample: %d\n", federation->sample);
+    if (federation->robust) buffer_print(text, "robust: %s\n", robust_names[federation->robust]);
+    if (federation->proximal > 0) {
+        print_number(text, "proximal", federation->proximal);
+        buffer_print(text, "\n");
+    }
     if (federation->deadline_s > 0) {
         print_number(text, "deadline", federation->deadline_s);
         buffer_print(text, "s\n");
@@ -79,6 +93,17 @@ static void print_rules(const Federation *federation, Buffer *text)
     if (federation->hide_metrics) buffer_print(text, "hide_metrics: true\n");
 }
 
+static void print_steering(const FederationSteering *steering, Buffer *text)
+{
+    if (steering->data) {
+        print_text(text, "evaluate: {data", steering->data);
+        buffer_print(text, ", every: %lld}\n", (long long)steering->every);
+    }
+    if (steering->best) buffer_print(text, "keep_best: %s\n", steering->best);
+    if (steering->patience) buffer_print(text, "patience: %lld\n", (long long)steering->patience);
+    if (steering->keep != FEDERATION_KEEP) buffer_print(text, "keep: %lld\n", (long long)steering->keep);
+}
+
 void federation_print(const Federation *federation, Buffer *text)
 {
     const FederationCompiled *compiled = &federation->compiled;
@@ -88,6 +113,7 @@ void federation_print(const Federation *federation, Buffer *text)
     print_text(text, ", key", federation->key);
     buffer_print(text, "}\n");
     print_rules(federation, text);
+    if (compiled->site < 0) print_steering(&federation->steering, text);
     buffer_print(text, "compiled:\n  federation: \"%s\"\n", hash_format(compiled->identity, hash));
     if (compiled->site >= 0) {
         print_text(text, "  site", federation->sites[compiled->site].name);

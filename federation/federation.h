@@ -5,18 +5,25 @@
  *     coordinator: {address: "HOST:PORT", key: "PUBLIC KEY"}
  *     rounds: 100                    # meetings
  *     local_steps: 50                # of each site before every meeting; or auto
- *     outer: {optimizer: nesterov, lr: 0.7, momentum: 0.9}    # or sgd, average
+ *     outer: {optimizer: nesterov, lr: 0.7, momentum: 0.9}    # or sgd, average; adam, yogi: lr, beta1, beta2, eps
  *     aggregate: secure              # or plain
  *     threshold: 3                   # the fewest sites of a sum; at least floor(2 sites / 3) + 1 where it is secure
  *     min_sites: 3                   # a round waits for so many; two thirds of all and one where neither is given
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
  *     drop_after: 1                  # rounds in a row that a site misses before rounds stop waiting for it
+ *     sample: 3                      # sites of a round, drawn anew for each; all where it is not given
+ *     robust: median                 # or trimmed: what the coordinator takes instead of the mean, with aggregate: plain
+ *     proximal: 0.01                 # FedProx: how strongly local steps are drawn to the round's start
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
  *     overlap: 10                    # steps of the next round that are made while one is met; or all
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
+ *     evaluate: {data: FILE, every: 1}        # what the coordinator measures the global model on, every so many rounds
+ *     keep_best: accuracy            # the round in which that was best is kept
+ *     patience: 5                    # evaluations without a better one that end the federation
+ *     keep: 3                        # rounds of the global model on the coordinator's disk
  *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site; dp implies it
  *     default_link: {latency: 50ms, bandwidth: 100Mbit}       # of sites, with each other and with the coordinator; for
  *     links:                                                  # planning alone, as in cluster.yaml
@@ -45,6 +52,21 @@ typedef struct FederationSite {
 typedef struct FederationPrivacy {
     double clip, noise, delta;
 } FederationPrivacy;
+
+/* What the coordinator takes of updates, element by element: the weighted mean; the median; the mean without the lowest
+ * and the highest quarter (Yin et al., "Byzantine-robust distributed learning", ICML 2018). */
+typedef enum RobustRule { ROBUST_NONE, ROBUST_MEDIAN, ROBUST_TRIMMED, ROBUST_RULE_COUNT } RobustRule;
+
+extern const char *const robust_names[ROBUST_RULE_COUNT];
+
+/* What the coordinator alone does with the models of rounds: no part of what all parties agree on. */
+typedef struct FederationSteering {
+    const char *data; /* of evaluations; NULL: none */
+    int64_t every;    /* rounds */
+    const char *best; /* the metric of keep_best; NULL: none is kept */
+    int64_t patience; /* evaluations; 0: without end */
+    int64_t keep;     /* rounds */
+} FederationSteering;
 
 typedef struct FederationCompiled {
     Hash identity;          /* of the federation: model, trained parameters, sites, rules */
@@ -78,11 +100,15 @@ typedef struct Federation {
     size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */
     double clip_update;  /* 0: none */
     FederationPrivacy privacy;
+    int sample; /* sites of a round; 0: all */
+    RobustRule robust;
+    double proximal; /* 0: none */
+    FederationSteering steering;
     LinkRate *rates; /* [site_count + 1][site_count + 1], the coordinator last; NULL: no link is given */
     FederationCompiled compiled;
 } Federation;
 
-enum { FEDERATION_STEPS_AUTO = -1, FEDERATION_OVERLAP_ALL = -1 };
+enum { FEDERATION_STEPS_AUTO = -1, FEDERATION_OVERLAP_ALL = -1, FEDERATION_KEEP = 3 /* rounds, unless said */ };
 
 /* What a command line says instead of the file; 0 and false: nothing. */
 typedef struct FederationWishes {

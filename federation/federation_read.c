@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "federation/aggregate/sum_messages.h"
+#include "federation/evaluations.h"
 #include "federation/federation.h"
 #include "runtime/wire/address.h"
 #include "runtime/wire/keys.h"
@@ -145,9 +146,10 @@ static bool read_coordinator(Reader *reader, YamlNode *node)
 
 static bool read_outer(Reader *reader, YamlNode *node)
 {
-    enum { OPTIMIZER, RATE, MOMENTUM, COUNT };
-    YamlMember members[] = {
-        [OPTIMIZER] = {"optimizer", true, NULL}, [RATE] = {"lr", false, NULL}, [MOMENTUM] = {"momentum", false, NULL}};
+    enum { OPTIMIZER, RATE, MOMENTUM, BETA1, BETA2, EPSILON, COUNT };
+    YamlMember members[] = {[OPTIMIZER] = {"optimizer", true, NULL}, [RATE] = {"lr", false, NULL},
+                            [MOMENTUM] = {"momentum", false, NULL},  [BETA1] = {"beta1", false, NULL},
+                            [BETA2] = {"beta2", false, NULL},        [EPSILON] = {"eps", false, NULL}};
     OuterRule *rule = &reader->federation->outer;
     const char *object = "outer", *name;
     *rule = outer_rule_default(OUTER_NESTEROV);
@@ -158,16 +160,23 @@ static bool read_outer(Reader *reader, YamlNode *node)
     OuterKind kind = 0;
     while (kind < OUTER_KIND_COUNT && strcmp(name, outer_names[kind]) != 0) kind++;
     if (kind == OUTER_KIND_COUNT)
-        return yaml_error(&reader->yaml, members[OPTIMIZER].value, object, "average, sgd or nesterov",
+        return yaml_error(&reader->yaml, members[OPTIMIZER].value, object, "average, sgd, nesterov, adam or yogi",
                           "unknown outer optimiser '%s'", name);
     *rule = outer_rule_default(kind);
     if (members[RATE].value && kind == OUTER_AVERAGE)
         return yaml_error(&reader->yaml, members[RATE].value, object, "sgd has one", "plain averaging has no lr");
-    if (members[MOMENTUM].value && !outer_keeps_momentum(kind))
-        return yaml_error(&reader->yaml, members[MOMENTUM].value, object, "nesterov has one", "%s has no momentum",
-                          name);
+    if (members[MOMENTUM].value && kind != OUTER_NESTEROV)
+        return yaml_error(&reader->yaml, members[MOMENTUM].value, object,
+                          outer_moments(kind) ? "they call it beta1" : "nesterov has one", "%s has no momentum", name);
+    for (int m = BETA1; m <= EPSILON; m++)
+        if (members[m].value && outer_moments(kind) < 2)
+            return yaml_error(&reader->yaml, members[m].value, object, "adam and yogi have one", "%s has no %s", name,
+                              members[m].key);
     bool ok = read_positive(reader, members[RATE].value, object, "lr", 1000, &rule->rate);
-    return read_positive(reader, members[MOMENTUM].value, object, "momentum", 0.9999, &rule->momentum) && ok;
+    ok &= read_positive(reader, members[MOMENTUM].value, object, "momentum", 0.9999, &rule->momentum);
+    ok &= read_positive(reader, members[BETA1].value, object, "beta1", 0.9999, &rule->momentum);
+    ok &= read_positive(reader, members[BETA2].value, object, "beta2", 0.99999, &rule->beta2);
+    return read_positive(reader, members[EPSILON].value, object, "eps", 1, &rule->epsilon) && ok;
 }
 
 static bool read_privacy(Reader *reader, YamlNode *node)
@@ -221,6 +230,13 @@ enum {
     CLIP_UPDATE,
     DP,
     HIDE_METRICS,
+    SAMPLE,
+    ROBUST,
+    PROXIMAL,
+    EVALUATE,
+    KEEP_BEST,
+    PATIENCE,
+    KEEP,
     DEFAULT_LINK,
     LINKS,
     COMPILED,
@@ -228,11 +244,17 @@ enum {
 };
 
 /* The least number of sites in a sum. */
-static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
+static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites, YamlNode *sample)
 {
     Federation *federation = reader->federation;
     int sites = federation->site_count, needed = federation->secure ? sum_threshold(sites) : 1;
-    int64_t given = needed, least = sum_threshold(sites);
+    int64_t drawn = 0, given = needed;
+    if (!read_integer(reader, sample, NULL, "sample", sites, &drawn)) return false;
+    int64_t least = sum_threshold(drawn && !federation->secure ? (int)drawn : sites);
+    if (drawn && drawn < needed)
+        return yaml_error(&reader->yaml, sample, NULL, "draw more, or aggregate: plain, which needs no threshold",
+                          "sample: %lld is below the %d of %d sites that a secure sum needs", (long long)drawn, needed,
+                          sites);
     if (federation->secure && sites < SUM_FEWEST_SITES)
         return yaml_error(&reader->yaml, reader->yaml.root, NULL, "aggregate: plain shows updates to the coordinator",
                           "secure aggregation needs at least %d sites", SUM_FEWEST_SITES);
@@ -244,6 +266,11 @@ static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites)
         return yaml_error(&reader->yaml, threshold, NULL, "two thirds of the sites, and one",
                           "threshold must be at least %d for %d sites", needed, sites);
     federation->least = (int)(given > least ? given : least);
+    if (drawn && drawn < federation->least)
+        return yaml_error(&reader->yaml, sample, NULL, "draw more, or lower min_sites and threshold",
+                          "sample: %lld is fewer than the %d sites that a round needs", (long long)drawn,
+                          federation->least);
+    federation->sample = drawn < sites ? (int)drawn : 0;
     return true;
 }
 
@@ -280,6 +307,63 @@ static bool read_codec(Reader *reader, YamlNode *node)
            yaml_error(&reader->yaml, node, NULL, "none, bf16, q8, q6, q4 or q3", "unknown codec '%s'", text);
 }
 
+static bool read_robust(Reader *reader, YamlNode *node)
+{
+    const char *text;
+    RobustRule rule = 0;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, NULL, "robust", &text)) return false;
+    while (rule < ROBUST_RULE_COUNT && strcmp(text, robust_names[rule]) != 0) rule++;
+    if (rule < ROBUST_RULE_COUNT) reader->federation->robust = rule;
+    return rule < ROBUST_RULE_COUNT ||
+           yaml_error(&reader->yaml, node, NULL, "median or trimmed", "unknown rule '%s'", text);
+}
+
+static bool check_built(Reader *reader, const YamlMember *members)
+{
+    return !members[PROXIMAL].value ||
+           yaml_error(&reader->yaml, members[PROXIMAL].value, NULL, "leave it out", "proximal is not to be had yet");
+}
+
+static bool check_robust(Reader *reader, const YamlMember *members)
+{
+    const Federation *federation = reader->federation;
+    if (!federation->robust) return true;
+    if (federation->secure)
+        return yaml_error(
+            &reader->yaml, members[ROBUST].value, NULL,
+            "aggregate: plain; with secure sums, sites refuse a global model that is worse for their rows",
+            "robust: %s needs to see every update, and aggregate: secure shows only their sum",
+            robust_names[federation->robust]);
+    return federation->site_count >= 3 ||
+           yaml_error(&reader->yaml, members[ROBUST].value, NULL, "leave it out", "robust: %s needs at least 3 sites",
+                      robust_names[federation->robust]);
+}
+
+static bool read_steering(Reader *reader, const YamlMember *members)
+{
+    enum { DATA, EVERY, COUNT };
+    YamlMember evaluate[] = {[DATA] = {"data", true, NULL}, [EVERY] = {"every", false, NULL}};
+    FederationSteering *steering = &reader->federation->steering;
+    YamlNode *node = members[EVALUATE].value;
+    bool ok = true;
+    *steering = (FederationSteering){.every = 1, .keep = FEDERATION_KEEP};
+    if (node) ok = yaml_members(&reader->yaml, node, "evaluate", evaluate, COUNT);
+    if (node && ok) ok = read_text(reader, evaluate[DATA].value, "evaluate", "data", &steering->data);
+    if (node && ok) ok = read_integer(reader, evaluate[EVERY].value, "evaluate", "every", MOST_COUNT, &steering->every);
+    ok &= read_text(reader, members[KEEP_BEST].value, NULL, "keep_best", &steering->best);
+    ok &= read_integer(reader, members[PATIENCE].value, NULL, "patience", MOST_COUNT, &steering->patience);
+    ok &= read_integer(reader, members[KEEP].value, NULL, "keep", MOST_COUNT, &steering->keep);
+    YamlNode *alone = members[KEEP_BEST].value ? members[KEEP_BEST].value : members[PATIENCE].value;
+    if (ok && alone && !node && !reader->compiled)
+        ok = yaml_error(&reader->yaml, alone, NULL, "add evaluate: {data: FILE}",
+                        "keep_best and patience go by the coordinator's evaluations, and there are none");
+    if (ok && steering->best && evaluation_metric(steering->best) < 0)
+        ok = yaml_error(&reader->yaml, members[KEEP_BEST].value, NULL, EVALUATION_METRIC_WORDS, "unknown metric '%s'",
+                        steering->best);
+    return ok;
+}
+
 /* The command line overrides the file. */
 static void take_wishes(Federation *federation, const FederationWishes *wishes)
 {
@@ -312,6 +396,9 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
+    ok &= read_robust(reader, members[ROBUST].value);
+    ok &= read_positive(reader, members[PROXIMAL].value, NULL, "proximal", 1e6, &federation->proximal);
+    ok &= read_steering(reader, members);
     ok &= federation_read_links(federation, &reader->yaml, members[DEFAULT_LINK].value, members[LINKS].value);
     bool shown = members[HIDE_METRICS].value && !federation->hide_metrics && !reader->compiled;
     take_wishes(federation, reader->wishes);
@@ -333,7 +420,11 @@ static bool read_rules(Reader *reader, const YamlMember *members)
                         "codec '%s' is not to be had with aggregate: secure: masks hide words of a sum, and what is "
                         "coded cannot be added up",
                         codec_name(federation->codec));
-    return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value) && ok;
+    if (ok && members[SAMPLE].value && federation->overlap)
+        ok = yaml_error(&reader->yaml, members[SAMPLE].value, NULL, "leave one of them out",
+                        "sample does not go with overlap: a site would train for a round before it is drawn for it");
+    ok = ok && check_built(reader, members) && check_robust(reader, members);
+    return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value, members[SAMPLE].value) && ok;
 }
 
 /* ---- What is compiled ---- */
@@ -397,6 +488,13 @@ static bool read_all(Reader *reader)
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},
                                    [DP] = {"dp", false, NULL},
                                    [HIDE_METRICS] = {"hide_metrics", false, NULL},
+                                   [SAMPLE] = {"sample", false, NULL},
+                                   [ROBUST] = {"robust", false, NULL},
+                                   [PROXIMAL] = {"proximal", false, NULL},
+                                   [EVALUATE] = {"evaluate", false, NULL},
+                                   [KEEP_BEST] = {"keep_best", false, NULL},
+                                   [PATIENCE] = {"patience", false, NULL},
+                                   [KEEP] = {"keep", false, NULL},
                                    [DEFAULT_LINK] = {"default_link", false, NULL},
                                    [LINKS] = {"links", false, NULL},
                                    [COMPILED] = {"compiled", true, NULL}};

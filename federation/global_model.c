@@ -9,10 +9,28 @@
 #include "base/input_files.h"
 #include "base/safetensors.h"
 
-static const char momentum_prefix[] = "momentum/";
+/* What the outer optimiser keeps, before the names of its tensors. */
+enum { MOMENTS = 2 };
+static const char *const moment_prefixes[MOMENTS] = {"momentum/", "variance/"};
+
+static float *moment_of(const GlobalModel *model, int moment) { return moment ? model->variance : model->momentum; }
+
+/* -1: the name is of a parameter. */
+static int moment_named(const char *name)
+{
+    for (int m = 0; m < MOMENTS; m++)
+        if (strncmp(name, moment_prefixes[m], strlen(moment_prefixes[m])) == 0) return m;
+    return -1;
+}
+
+static void add_moments(GlobalModel *model, int moments)
+{
+    if (moments > 0) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
+    if (moments > 1) model->variance = memory_allocate(model->elements * sizeof *model->variance);
+}
 
 void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
-                       bool momentum)
+                       int moments)
 {
     *model = (GlobalModel){.identity = identity, .tensor_count = count};
     model->tensors = arena_new_array(&model->arena, GlobalTensor, count);
@@ -24,13 +42,14 @@ void global_model_open(GlobalModel *model, Hash identity, const char *const *nam
         model->elements += elements;
     }
     model->values = memory_allocate(model->elements * sizeof *model->values);
-    if (momentum) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
+    add_moments(model, moments);
 }
 
 void global_model_free(GlobalModel *model)
 {
     free(model->values);
     free(model->momentum);
+    free(model->variance);
     free(model->counted);
     arena_free(&model->arena);
     *model = (GlobalModel){0};
@@ -80,6 +99,9 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     safetensors_writer_metadata(writer, "format", "skycc.global/1");
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
     safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
+    if (model->branch) safetensors_writer_metadata(writer, "branch", arena_format(&names, "%" PRId64, model->branch));
+    if (model->spent > model->round)
+        safetensors_writer_metadata(writer, "spent", arena_format(&names, "%" PRId64, model->spent));
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
     write_counted(writer, &names, model);
     write_note(writer, "frozen", model->frozen);
@@ -88,9 +110,9 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     for (size_t i = 0; i < model->tensor_count; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
-        if (!model->momentum) continue;
-        const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
-        safetensors_writer_add(writer, name, DTYPE_F32, &tensor->shape, model->momentum + tensor->first);
+        for (int m = 0; m < MOMENTS && moment_of(model, m); m++)
+            safetensors_writer_add(writer, arena_format(&names, "%s%s", moment_prefixes[m], tensor->name), DTYPE_F32,
+                                   &tensor->shape, moment_of(model, m) + tensor->first);
     }
     input_files_release_path(path); /* a resumed coordinator replaces the file that it read */
     bool ok = safetensors_write(writer, path, diagnostics);
@@ -132,7 +154,12 @@ static bool read_head(GlobalModel *model, const SafeTensors *file, const char *p
                                  "is not of this federation");
     model->round = read_count(file, "round");
     model->step = read_count(file, "step");
-    if (safetensors_metadata(file, "round") && model->round >= 0 && model->step >= 0) return true;
+    model->branch = read_count(file, "branch");
+    model->spent = read_count(file, "spent");
+    if (model->spent >= 0 && model->spent < model->round) model->spent = model->round;
+    if (safetensors_metadata(file, "round") && model->round >= 0 && model->step >= 0 && model->branch >= 0 &&
+        model->spent >= 0)
+        return true;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "does not say which round is next");
 }
 
@@ -145,17 +172,16 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
     for (size_t i = 0; i < model->tensor_count && ok; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         ok = read_tensor(&file, path, tensor->name, tensor, model->values + tensor->first, diagnostics);
-        if (!ok || !model->momentum) continue;
-        const char *name = arena_format(&names, "%s%s", momentum_prefix, tensor->name);
-        ok = read_tensor(&file, path, name, tensor, model->momentum + tensor->first, diagnostics);
+        for (int m = 0; m < MOMENTS && moment_of(model, m) && ok; m++)
+            ok = read_tensor(&file, path, arena_format(&names, "%s%s", moment_prefixes[m], tensor->name), tensor,
+                             moment_of(model, m) + tensor->first, diagnostics);
     }
     arena_free(&names);
     safetensors_close(&file);
     return ok;
 }
 
-bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, bool momentum,
-                            Diagnostics *diagnostics)
+bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics)
 {
     SafeTensors file;
     Arena arena = {0};
@@ -164,15 +190,15 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     const char **names = arena_new_array(&arena, const char *, file.count);
     Shape *shapes = arena_new_array(&arena, Shape, file.count);
     size_t count = 0;
-    bool has_momentum = false;
+    int found = 0;
     for (size_t i = 0; i < file.count; i++) {
-        bool is_momentum = strncmp(file.tensors[i].name, momentum_prefix, strlen(momentum_prefix)) == 0;
-        has_momentum |= is_momentum;
-        if (is_momentum) continue;
+        int moment = moment_named(file.tensors[i].name);
+        if (moment >= found) found = moment + 1;
+        if (moment >= 0) continue;
         names[count] = arena_string(&arena, file.tensors[i].name);
         shapes[count++] = file.tensors[i].shape;
     }
-    global_model_open(model, identity, names, shapes, count, momentum && has_momentum);
+    global_model_open(model, identity, names, shapes, count, found < moments ? 0 : moments);
     model->frozen = read_note(model, &file, "frozen");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");
@@ -186,11 +212,12 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
                                  "has an invalid list of the rounds that sites were in");
     if (!ok) return false;
-    if (momentum && !has_momentum && model->round > 0)
+    if (found >= moments) return true;
+    if (model->round > 0)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "is the model after round %" PRId64 ", without the outer optimiser's momentum",
-                                 model->round);
-    if (momentum && !has_momentum) model->momentum = memory_allocate(model->elements * sizeof *model->momentum);
+                                 "is the model after round %" PRId64 ", without the outer optimiser's %s", model->round,
+                                 found ? "second moment" : "momentum");
+    add_moments(model, moments);
     return true;
 }
 
@@ -207,7 +234,8 @@ FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t 
 
 bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count)
 {
-    return outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL, mean, count);
+    return outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL,
+                      model->variance ? model->variance + first : NULL, mean, count);
 }
 
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)

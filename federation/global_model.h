@@ -1,6 +1,6 @@
 /* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes
- * next. On disk it is one safetensors file that is replaced whole: NAME, and momentum/NAME, so that skycc export and
- * predict take it as it is. */
+ * next. On disk it is one safetensors file that is replaced whole: NAME, momentum/NAME and variance/NAME, so that skycc
+ * export and predict take it as it is. */
 #ifndef FEDERATION_GLOBAL_MODEL_H
 #define FEDERATION_GLOBAL_MODEL_H
 
@@ -13,18 +13,20 @@
 typedef struct GlobalTensor {
     const char *name;
     Shape shape;
-    size_t first, elements; /* in values and momentum */
+    size_t first, elements; /* in values, momentum and variance */
 } GlobalTensor;
 
 typedef struct GlobalModel {
     Arena arena;
-    int64_t round; /* which is next; as many have been */
-    int64_t step;  /* of a site: how many steps it had made when it took this model */
-    Hash identity; /* what the federation is called (federation/federation.h); another one is not read */
+    int64_t round;  /* which is next; as many have been */
+    int64_t branch; /* how often the coordinator went back to an earlier round before this one */
+    int64_t spent;  /* rounds made in all, with those that it went back over */
+    int64_t step;   /* of a site: how many steps it had made when it took this model */
+    Hash identity;  /* what the federation is called (federation/federation.h); another one is not read */
     size_t tensor_count, elements;
     GlobalTensor *tensors;
-    size_t *tensor_elements;  /* of each, for fragments */
-    float *values, *momentum; /* malloc'ed; momentum is NULL where none is kept */
+    size_t *tensor_elements;             /* of each, for fragments */
+    float *values, *momentum, *variance; /* malloc'ed; the moments are NULL where they are not kept */
     int64_t *counted; /* malloc'ed: of every site, how many rounds there were when it last was in one; NULL: nobody
                                  needs to know */
     size_t counted_count;
@@ -35,20 +37,20 @@ typedef struct GlobalModel {
                            is to be transposed, else 0 */
 } GlobalModel;
 
-/* Makes room for tensors of these names and shapes, all zero. Names are copied. */
+/* Makes room for tensors of these names and shapes, all zero, with `moments` (outer_optimizer.h) for each. Names are
+ * copied. */
 void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
-                       bool momentum);
+                       int moments);
 void global_model_free(GlobalModel *model);
 
-/* The same, with the tensors, values, momentum and round of a file. Of a file of round 0 momentum may be missing: it is
+/* The same, with the tensors, values, moments and round of a file. Of a file of round 0 moments may be missing: they are
  * zero then. Errors as those of global_model_read. Free the model in any case. */
-bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, bool momentum,
-                            Diagnostics *diagnostics);
+bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics);
 
 /* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses
  * nothing. */
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics);
-/* Fills values, momentum, round and step. Errors: a file of another federation, or with other tensors; values that are
+/* Fills values, moments, round and step. Errors: a file of another federation, or with other tensors; values that are
  * not finite. */
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
 

@@ -13,6 +13,7 @@ bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingK
 {
     *meeting = (Meeting){
         .federation = federation, .keys = keys, .round = round, .update = update, .count = count, .weight = weight};
+    meeting->said.kind = REPLY_KINDS;
     return fixed_point_exponent(update, count, weight, &meeting->exponent);
 }
 
@@ -40,6 +41,7 @@ static void begin_answer(Meeting *meeting, SumPhase phase)
                        .phase = phase,
                        .federation = meeting->federation->compiled.identity,
                        .round = (uint64_t)meeting->round,
+                       .branch = (uint64_t)meeting->branch,
                        .place = meeting->place};
     memcpy(request.session, meeting->session, SESSION_BYTES);
     buffer_free(&meeting->answer);
@@ -227,9 +229,11 @@ static MeetingState send_answer(Meeting *meeting)
     return state;
 }
 
-static MeetingState follow(Meeting *meeting, const Reply *reply, int64_t *round)
+static MeetingState follow(Meeting *meeting, const Reply *reply)
 {
-    *round = (int64_t)reply->round;
+    meeting->said = *reply;
+    meeting->said.payload = NULL;
+    meeting->said.size = 0;
     meeting->hint = reply->kind == REPLY_TWICE ? REPLY_TWICE_HINT : "compile all sites and the coordinator together";
     if (reply->kind == REPLY_REFUSED)
         return blame(meeting, MEETING_REFUSED, -1,
@@ -238,16 +242,19 @@ static MeetingState follow(Meeting *meeting, const Reply *reply, int64_t *round)
     if (reply_sends_away(reply)) return blame(meeting, MEETING_REFUSED, -1, "says that this site " REPLY_TWICE_TEXT);
     if (reply->kind == REPLY_TWICE) return MEETING_WAITS;
     meeting->counted = reply_counted(reply);
-    if (*round != meeting->round) return MEETING_OVER;
+    if ((int64_t)reply->round != meeting->round || (int64_t)reply->branch != meeting->branch ||
+        (int64_t)reply->rounds <= meeting->round)
+        return MEETING_OVER;
     if (reply->kind == REPLY_WAIT || (reply->kind == REPLY_TELL && !make_answer(meeting, reply))) return MEETING_WAITS;
     return reply->kind == REPLY_TELL ? send_answer(meeting) : blame(meeting, MEETING_WAITS, -1, text_unclear);
 }
 
-MeetingState meeting_step(Meeting *meeting, int64_t *round)
+MeetingState meeting_step(Meeting *meeting)
 {
     Request request = {.kind = REQUEST_ASK,
                        .federation = meeting->federation->compiled.identity,
                        .round = (uint64_t)meeting->round,
+                       .branch = (uint64_t)meeting->branch,
                        .place = meeting->place};
     Buffer question = {0}, bytes = {0};
     Reply reply;
@@ -255,7 +262,7 @@ MeetingState meeting_step(Meeting *meeting, int64_t *round)
     memcpy(request.session, meeting->session, SESSION_BYTES); /* zeros before the first */
     meeting->problem = (SumProblem){-1, NULL};
     request_put(&question, &request);
-    if (ask(meeting, &bytes, &reply, &question)) state = follow(meeting, &reply, round);
+    if (ask(meeting, &bytes, &reply, &question)) state = follow(meeting, &reply);
     buffer_free(&question);
     buffer_free(&bytes);
     return state;

@@ -21,9 +21,9 @@ typedef struct Meeting {
     const MeetingKeys *keys;      /* without masks unused */
     Exchange *exchange;
     void *context;
-    int64_t round;
-    uint64_t place;      /* of this site (site_starts.h) */
-    const float *update; /* pseudo-gradient of the round's fragment, finite; lives as long as the meeting */
+    int64_t round, branch; /* branch: of the model that the round began with */
+    uint64_t place;        /* of this site (site_starts.h) */
+    const float *update;   /* pseudo-gradient of the round's fragment, finite; lives as long as the meeting */
     size_t count;
     int64_t weight; /* 0 ... 2^48 - 1 */
     const Buffer
@@ -38,6 +38,7 @@ typedef struct Meeting {
     size_t pieces; /* of the update that the coordinator has, as it last said */
     SumPhase answered;
     bool has_answered;
+    Reply said;      /* the coordinator's last reply, without its payload */
     int64_t counted; /* after the round: the number of the last one that this site was in */
     /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
     SumProblem problem;
@@ -55,8 +56,8 @@ typedef enum MeetingState {
 bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingKeys *keys, int64_t round,
                   const float *update, size_t count, int64_t weight);
 void meeting_close(Meeting *meeting);
-/* One question and what follows from it. meeting->problem.text is set where something was wrong. *round becomes the
- * coordinator's, where it said one. */
-MeetingState meeting_step(Meeting *meeting, int64_t *round);
+/* One question and what follows from it. meeting->problem.text is set where something was wrong. meeting->said has the
+ * coordinator's round, branch and number of rounds once it has said them (kind REPLY_KINDS before). */
+MeetingState meeting_step(Meeting *meeting);
 
 #endif

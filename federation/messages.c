@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 2};
+static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 3};
 
 static void put_mark(unsigned char *head, int kind, SumPhase phase)
 {
@@ -25,7 +25,8 @@ void request_put(Buffer *message, const Request *request)
     put_u64(head + 16, request->federation.low);
     memcpy(head + 24, request->session, SESSION_BYTES);
     put_u64(head + 24 + SESSION_BYTES, request->round);
-    put_u64(head + 32 + SESSION_BYTES, request->place);
+    put_u64(head + 32 + SESSION_BYTES, request->branch);
+    put_u64(head + 40 + SESSION_BYTES, request->place);
     buffer_append(message, head, sizeof head);
     if (request->size) buffer_append(message, request->payload, request->size);
 }
@@ -37,7 +38,8 @@ bool request_get(Request *request, const unsigned char *message, size_t size)
                          .phase = (SumPhase)message[6],
                          .federation = {get_u64(message + 8), get_u64(message + 16)},
                          .round = get_u64(message + 24 + SESSION_BYTES),
-                         .place = get_u64(message + 32 + SESSION_BYTES),
+                         .branch = get_u64(message + 32 + SESSION_BYTES),
+                         .place = get_u64(message + 40 + SESSION_BYTES),
                          .payload = message + REQUEST_HEAD,
                          .size = size - REQUEST_HEAD};
     memcpy(request->session, message + 24, SESSION_BYTES);
@@ -50,6 +52,8 @@ void reply_put(Buffer *message, const Reply *reply)
     put_mark(head, reply->kind, reply->phase);
     memcpy(head + 8, reply->session, SESSION_BYTES);
     put_u64(head + 8 + SESSION_BYTES, reply->round);
+    put_u64(head + 16 + SESSION_BYTES, reply->branch);
+    put_u64(head + 24 + SESSION_BYTES, reply->rounds);
     buffer_append(message, head, sizeof head);
     if (reply->size) buffer_append(message, reply->payload, reply->size);
 }
@@ -60,6 +64,8 @@ bool reply_get(Reply *reply, const unsigned char *message, size_t size)
     *reply = (Reply){.kind = (ReplyKind)message[5],
                      .phase = (SumPhase)message[6],
                      .round = get_u64(message + 8 + SESSION_BYTES),
+                     .branch = get_u64(message + 16 + SESSION_BYTES),
+                     .rounds = get_u64(message + 24 + SESSION_BYTES),
                      .payload = message + REPLY_HEAD,
                      .size = size - REPLY_HEAD};
     memcpy(reply->session, message + 8, SESSION_BYTES);

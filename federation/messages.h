@@ -1,18 +1,19 @@
 /* What crosses between a site and the coordinator: requests by the site and to each a reply, in order. Numbers are
  * little-endian.
  *
- *   request   "SKYF", u8 2, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 place,
- *             payload
- *   reply     "SKYF", u8 2, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, payload
+ *   request   "SKYF", u8 3, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 branch,
+ *             u64 place, payload
+ *   reply     "SKYF", u8 3, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
  *
  * The place says where the site runs (site_starts.h). Requests: ask (no payload; the session that the site is in, so
  * that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the
  * site's metrics in front, an update is as many answers as it has pieces, update_pieces.h), model (u64 first
  * element, u64 count), alive (while the site trains). Replies: wait (to a question: u64 how many rounds there were
- * when the site last was in one); tell (answer this phase; payload what it takes, of updates with u64 how many
- * pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the site runs
+ * when the site last was in one, u8 1 if it is not drawn for this one); tell (answer this phase; payload what it takes,
+ * of updates with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the site runs
  * elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply is the
- * coordinator's: a site that lags has missed a round, and takes the model. */
+ * coordinator's: a site that lags has missed a round, and takes the model. So does one that knows another branch: how
+ * often the coordinator went back to an earlier round. `rounds` is after how many the federation ends. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 
@@ -35,8 +36,9 @@ typedef enum ReplyKind {
 } ReplyKind;
 
 enum {
-    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 8 + 8,
-    REPLY_HEAD = 8 + SESSION_BYTES + 8,
+    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 3 * 8,
+    REPLY_HEAD = 8 + SESSION_BYTES + 3 * 8,
+    REPLY_WAIT_BYTES = 8 + 1, /* to a question */
     METRICS_BYTES = 4 + 8 + 8,
     MODEL_PIECE = 1 << 20 /* elements of a reply, at most */
 };
@@ -48,7 +50,7 @@ typedef struct Request {
     SumPhase phase;
     Hash federation;
     unsigned char session[SESSION_BYTES];
-    uint64_t round, place;
+    uint64_t round, branch, place;
     const unsigned char *payload;
     size_t size;
 } Request;
@@ -57,7 +59,7 @@ typedef struct Reply {
     ReplyKind kind;
     SumPhase phase;
     unsigned char session[SESSION_BYTES];
-    uint64_t round;
+    uint64_t round, branch, rounds;
     const unsigned char *payload;
     size_t size;
 } Reply;
@@ -92,7 +94,13 @@ static inline uint64_t get_u64(const unsigned char *bytes)
 /* What a wait tells of the site, 0 if it does not. */
 static inline int64_t reply_counted(const Reply *reply)
 {
-    return reply->kind == REPLY_WAIT && reply->size == 8 ? (int64_t)get_u64(reply->payload) : 0;
+    return reply->kind == REPLY_WAIT && reply->size == REPLY_WAIT_BYTES ? (int64_t)get_u64(reply->payload) : 0;
+}
+
+/* Whether it says that this round goes without the site, which then need not train for it. */
+static inline bool reply_spares(const Reply *reply)
+{
+    return reply->kind == REPLY_WAIT && reply->size == REPLY_WAIT_BYTES && reply->payload[8] == 1;
 }
 
 /* Whether the reply sends the site away, because it runs in another place. */

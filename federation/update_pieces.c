@@ -105,7 +105,7 @@ static ArrivalState add_all(ArrivingUpdate *update, const Federation *federation
         Words piece = place_of(federation, round, number);
         piece.words = words;
         ok = load(update, &piece);
-        if (ok) sum_round_add(round, piece.words, piece.first, piece.count);
+        if (ok) sum_round_add(round, site, piece.words, piece.first, piece.count);
     }
     arriving_drop(update);
     if (ok) sum_round_count(round, site);
@@ -116,7 +116,7 @@ static ArrivalState keep(ArrivingUpdate *update, const Federation *federation, S
                          const char *path, const Words *words)
 {
     if (words->is_last && update->pieces == 0) {
-        sum_round_add(round, words->words, words->first, words->count);
+        sum_round_add(round, site, words->words, words->first, words->count);
         sum_round_count(round, site);
         return ARRIVAL_WHOLE;
     }

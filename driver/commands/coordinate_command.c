@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/input_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
+#include "driver/coordinate/steering.h"
 #include "federation/connect/serve.h"
+#include "federation/model_history.h"
 #include "runtime/storage/checkpoint_directory.h"
 
 static volatile sig_atomic_t ended;
@@ -22,7 +25,9 @@ typedef struct Coordinate {
     Federation federation;
     WireKeys keys;
     Coordinator coordinator;
+    Steering steering;
     Server server;
+    const char *log_path;
     FILE *log;
 } Coordinate;
 
@@ -69,9 +74,8 @@ static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
 /* Appends to the rounds of an earlier run. */
 static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
 {
-    const char *path = coordinate->options->csv;
+    const char *path = coordinate->log_path;
     struct stat status;
-    if (!path) return true;
     if (!input_files_spare(path, diagnostics)) return false;
     FILE *log = coordinate->log = fopen(path, "a+e");
     bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);
@@ -91,10 +95,14 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     Federation *federation = &coordinate->federation;
     FILE *console = options->quiet ? NULL : stdout;
     const char *path = arena_format(&coordinate->arena, "%s/federation.yaml", options->folder);
+    coordinate->log_path =
+        options->csv ? options->csv : arena_format(&coordinate->arena, "%s/rounds.csv", options->folder);
     if (!federation_read_compiled(federation, path, diagnostics) || !open_keys(coordinate, diagnostics) ||
         !lock(options->folder, diagnostics) ||
+        (options->goes_back && !model_history_go_back(federation, options->folder, options->from_round, diagnostics)) ||
         !coordinator_open(&coordinate->coordinator, federation, options->folder, console, NULL, diagnostics) ||
-        !open_log(coordinate, diagnostics))
+        !open_log(coordinate, diagnostics) ||
+        !steering_open(&coordinate->steering, &coordinate->coordinator, coordinate->log_path, diagnostics))
         return false;
     const char *address = options->listen ? options->listen : federation->address;
     if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))
@@ -110,6 +118,7 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
         fflush(console);
     }
     server_run(&coordinate->server, federation->round_timeout_s, &ended);
+    steering_close(&coordinate->steering, monotonic_seconds());
     coordinator_report_traffic(&coordinate->coordinator);
     return !coordinate->coordinator.diverged ||
            diagnostics_error(
@@ -129,7 +138,7 @@ static bool check_outputs(Coordinate *coordinate, Diagnostics *diagnostics)
         __fpurge(stdout);
         clearerr(stdout);
     }
-    return logged || input_error(diagnostics, coordinate->options->csv,
+    return logged || input_error(diagnostics, coordinate->log_path,
                                  "free some disk space; the missing rounds were made and are in the model",
                                  "cannot be written completely: rounds are missing");
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "codegen/link/link.h"
 #include "driver/commands/commands.h"
+#include "driver/coordinate/evaluator.h"
 #include "driver/federate/federation_start.h"
 #include "driver/federate/federation_steps.h"
 #include "federation/planning/probed_links.h"
@@ -83,21 +84,49 @@ static bool finish_site(Federate *federate, int site, Diagnostics *diagnostics)
 {
     const char *directory = site_directory(federate, site);
     GlobalModel *model = &federate->start.model;
-    float *momentum = model->momentum;
+    float *momentum = model->momentum, *variance = model->variance;
     unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST,
-                        directory)); /* the list of the whole directory names its files too */
-    model->momentum = NULL;          /* the coordinator's */
+                        directory));          /* the list of the whole directory names its files too */
+    model->momentum = model->variance = NULL; /* the coordinator's */
     bool ok = write_common(federate, directory, site, "start.safetensors", diagnostics);
     model->momentum = momentum;
+    model->variance = variance;
     return ok && link_beside("member", arena_format(&federate->arena, "%s/member", directory),
                              &(LinkOptions){.runtime = ""}, diagnostics);
+}
+
+static bool copy_file(const char *from, const char *to, Diagnostics *diagnostics)
+{
+    MappedFile file;
+    if (!file_map(&file, from, diagnostics)) return false;
+    bool ok = file_write_part(to, file.bytes, file.size, diagnostics);
+    file_unmap(&file);
+    return ok;
+}
+
+/* The coordinator gets what it evaluates with, and tries it on the model that all begin with. */
+static bool add_evaluation(Federate *federate, const char *directory, const char *data, Diagnostics *diagnostics)
+{
+    Arena *arena = &federate->arena;
+    Evaluation evaluation;
+    bool ok = copy_file(federate->options->model, arena_format(arena, "%s/" EVALUATOR_MODEL, directory), diagnostics) &&
+              copy_file(data, arena_format(arena, "%s/" EVALUATOR_DATA, directory), diagnostics);
+    if (!ok) return false;
+    pid_t process = evaluator_begin(directory, arena_format(arena, "%s/model.safetensors", directory));
+    if (process > 0) evaluator_ended(process, directory, true, &ok, &evaluation);
+    return (process > 0 && ok) ||
+           input_error(diagnostics, data, "evaluate: {data: FILE} in federation.yaml names it; skycc evaluate tries it",
+                       "cannot be used to evaluate the model: see the error above");
 }
 
 static bool make_coordinator(Federate *federate, Diagnostics *diagnostics)
 {
     const char *directory = arena_format(&federate->arena, "%s/coordinator", federate->directory.temporary);
+    const char *data = federate->federation.steering.data;
     if (mkdir(directory, 0777) != 0) return file_error(diagnostics, directory, "cannot create");
-    return write_common(federate, directory, -1, "model.safetensors", diagnostics);
+    if (data) data = federation_cluster(&federate->arena, federate->options->federation, data);
+    return write_common(federate, directory, -1, "model.safetensors", diagnostics) &&
+           (!data || add_evaluation(federate, directory, data, diagnostics));
 }
 
 static bool federate_all(Federate *federate, Diagnostics *diagnostics)

@@ -198,11 +198,13 @@ static bool same_tensors(const GlobalModel *one, const GlobalModel *other)
 static void copy_tensors(GlobalModel *to, const GlobalModel *from)
 {
     if (from->momentum) to->momentum = memory_allocate(to->elements * sizeof *to->momentum);
+    if (from->variance) to->variance = memory_allocate(to->elements * sizeof *to->variance);
     for (size_t i = 0; i < to->tensor_count; i++) {
         const GlobalTensor *tensor = &to->tensors[i], *found = find_tensor(from, tensor->name);
         size_t bytes = tensor->elements * sizeof *to->values;
         memcpy(to->values + tensor->first, from->values + found->first, bytes);
         if (from->momentum) memcpy(to->momentum + tensor->first, from->momentum + found->first, bytes);
+        if (from->variance) memcpy(to->variance + tensor->first, from->variance + found->first, bytes);
     }
 }
 
@@ -228,6 +230,8 @@ static bool take_former(FederationStart *start, Federation *federation, const Fe
                            "was trained with another codec, whose remainders the sites still hold");
     copy_tensors(model, former);
     model->round = former->round;
+    model->branch = former->branch;
+    model->spent = former->spent;
     federation->compiled.follows = compiled->identity;
     return true;
 }
@@ -239,12 +243,13 @@ bool federation_start_follow(FederationStart *start, Federation *federation, con
     Federation former;
     GlobalModel model = {0};
     const char *path = arena_format(&scratch, "%s/model.safetensors", directory);
-    bool momentum = outer_keeps_momentum(federation->outer.kind), ok;
+    int moments = outer_moments(federation->outer.kind);
+    bool ok;
     if (!federation_read_compiled(&former, arena_format(&scratch, "%s/federation.yaml", directory), diagnostics)) {
         arena_free(&scratch);
         return false;
     }
-    ok = global_model_open_file(&model, former.compiled.identity, path, momentum, diagnostics) &&
+    ok = global_model_open_file(&model, former.compiled.identity, path, moments, diagnostics) &&
          take_former(start, federation, &former, &model, path, diagnostics);
     global_model_free(&model);
     federation_free(&former);

@@ -133,6 +133,13 @@ bool read_number_or_word(const OptionValue *value)
     return true;
 }
 
+bool read_from_round(const OptionValue *value)
+{
+    Options *options = value->values;
+    options->goes_back = true;
+    return option_read_integer(value, &options->from_round);
+}
+
 bool read_privacy(const OptionValue *value)
 {
     static const char wanted[] = "for example clip=1,noise=1.1, or with delta=1e-5 added";

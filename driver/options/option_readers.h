@@ -8,6 +8,7 @@
 bool read_dimension(const OptionValue *value);      /* NAME=VALUE */
 bool read_dropout(const OptionValue *value);        /* off or a ratio */
 bool read_number_or_word(const OptionValue *value); /* a number, or the only choice as -1 */
+bool read_from_round(const OptionValue *value);     /* R, which may be 0 */
 bool read_privacy(const OptionValue *value);        /* clip=C,noise=SIGMA,delta=D */
 bool read_codec(const OptionValue *value);          /* lossless, a codec, or auto: and one */
 bool read_freeze(const OptionValue *value);         /* a pattern of parameter names */

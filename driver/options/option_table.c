@@ -301,7 +301,13 @@ static const Option rows[] = {
      .help = "the ssh command with its options, such as 'ssh -p 2222'",
      .detail = "The ssh command with its options, such as *\"ssh -p 2222\"*; the shell runs it. *mpiexec* does not use "
                "it: put what mpiexec needs as well into _~/.ssh/config_."},
-    {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv), .help = "append a line of CSV for every round"},
+    {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv),
+     .help = "append a line of CSV for every round (default: rounds.csv in DIR)"},
+    {"from-round", 0, "R", COORDINATE, OPTION_INTEGER, 0, 1e15, FIELD(from_round), .read = read_from_round,
+     .common = COORDINATE, .help = "go back to the model after round R, which federation.yaml's keep: N has kept",
+     .detail = "Go back to the model after round _R_ and continue from it. *keep: N* in _federation.yaml_ keeps the "
+               "models of the last _N_ rounds (default 3) in DIR/rounds. Sites take that model and drop their "
+               "optimisers' states. Epsilon goes on counting the rounds that are gone back over."},
 
     {.help = "Other inputs"},
     {"cluster", 'd', "FILE", COMPILE | PLAN | PROBE, OPTION_FILE, FIELD(plan.cluster), .required = COMPILE,

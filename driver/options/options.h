@@ -79,6 +79,8 @@ typedef struct Options {
     const char *site;  /* for probe: whose links are measured; NULL: measure machines */
     double patience_s; /* for other sites */
     const char *federation, *listen, *csv;
+    bool goes_back; /* skycc coordinate, to from_round */
+    int64_t from_round;
     const char *follows; /* the directory of the coordinator whose federation continues */
     FederationWishes federation_wishes;
     /* Of deploy, besides `folder` and `data`. */

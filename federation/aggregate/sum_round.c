@@ -23,10 +23,19 @@ void sum_round_close(SumRound *round)
         if (round->members[i].shares) sodium_memzero(round->members[i].shares, sum_reveal_bytes(round->sites));
         free(round->members[i].shares);
         free(round->members[i].sealed);
+        if (round->kept) free(round->kept[i]);
     }
+    free(round->kept);
     free(round->members);
     free(round->words);
     *round = (SumRound){0};
+}
+
+void sum_round_keep(SumRound *round)
+{
+    if (round->secure) bug("masked words are of no use one by one");
+    round->kept = memory_allocate((size_t)round->sites * sizeof *round->kept);
+    round->keeps = true;
 }
 
 /* ---- Answers ---- */
@@ -109,14 +118,18 @@ static bool take_offer(SumRound *round, int site, const unsigned char *bytes, Su
     memcpy(member->share_public, bytes + 4, KEY_BYTES);
     memcpy(member->mask_public, bytes + 4 + KEY_BYTES, KEY_BYTES);
     if (exponent > round->exponent) round->exponent = exponent;
+    member->exponent = exponent;
     member->offered = true;
     return true;
 }
 
-void sum_round_add(SumRound *round, const uint32_t *words, size_t first, size_t count)
+void sum_round_add(SumRound *round, int site, const uint32_t *words, size_t first, size_t count)
 {
     if (first > round->word_count || count > round->word_count - first) bug("words beyond the sum");
     for (size_t i = 0; i < count; i++) round->words[first + i] += words[i];
+    if (!round->keeps) return;
+    if (!round->kept[site]) round->kept[site] = memory_allocate(round->word_count * sizeof **round->kept);
+    memcpy(round->kept[site] + first, words, count * sizeof *words);
 }
 
 void sum_round_count(SumRound *round, int site) { round->members[site].counted = true; }
@@ -126,7 +139,7 @@ static void take_values(SumRound *round, int site, const unsigned char *bytes)
     for (size_t i = 0; i < round->word_count; i++) {
         uint32_t word;
         memcpy(&word, bytes + 4 * i, 4);
-        round->words[i] += word;
+        sum_round_add(round, site, &word, i, 1);
     }
     sum_round_count(round, site);
 }

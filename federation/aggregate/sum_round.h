@@ -16,7 +16,8 @@ typedef enum SumPhase { SUM_OFFERS, SUM_SHARES, SUM_VALUES, SUM_REVEALS, SUM_DON
 
 typedef struct SumMember {
     bool offered, shared, counted, revealed;
-    bool lost; /* it cannot answer any more */
+    bool lost;    /* it cannot answer any more */
+    int exponent; /* that it offered */
     unsigned char share_public[KEY_BYTES], mask_public[KEY_BYTES], commitment[COMMITMENT_BYTES];
     unsigned char *sealed; /* for every site; NULL without masks */
     unsigned char *shares; /* that it revealed, of every site; NULL without masks */
@@ -31,11 +32,15 @@ typedef struct SumRound {
     SumMember *members;
     size_t word_count;
     uint32_t *words; /* the sum of what came, masked until SUM_DONE */
+    bool keeps;      /* without masks: the words of every member, too, for rules that need them one by one */
+    uint32_t **kept; /* [site]; NULL: none came */
 } SumRound;
 
 /* Draws a session. `least` is raised to the threshold where there are masks. */
 void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t word_count);
 void sum_round_close(SumRound *round);
+/* Before the first words come, and without masks: keeps them. */
+void sum_round_keep(SumRound *round);
 
 /* A site's message of the phase. False, and nothing changed, with the reason: the wrong size or phase, a site that is
  * out, one that has answered already. */
@@ -45,7 +50,7 @@ bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned ch
 bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProblem *problem);
 /* Instead of taking SUM_VALUES whole: words of a site of which it is expected, at their place, one part after the
  * other; and after the last one, sum_round_count: the site is in the sum. */
-void sum_round_add(SumRound *round, const uint32_t *words, size_t first, size_t count);
+void sum_round_add(SumRound *round, int site, const uint32_t *words, size_t first, size_t count);
 void sum_round_count(SumRound *round, int site);
 /* The site has forgotten the session, as one does that was started again: its offer is taken back, or it is out, as far
  * as it has not answered. Without masks it has drawn nothing that it must remember: once it has offered it may go on.

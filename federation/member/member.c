@@ -177,8 +177,9 @@ static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics
         if (!got) member_pause(&pause);
         if (got && (reply.kind == REPLY_REFUSED || reply.kind == REPLY_TWICE))
             ok = member_refused(member, &reply, diagnostics);
-        if (got) member->current = (int64_t)reply.round;
+        if (got) member_hear(member, &reply);
         if (got) member->counted = reply_counted(&reply);
+        if (got) member->spared = reply_spares(&reply);
     }
     buffer_free(&bytes);
     return got && ok;
@@ -217,7 +218,9 @@ static bool fetch(Member *member, FragmentRange part, float *values, int64_t *ro
         ok = reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
         if (!ok) ok = member_refused(member, &reply, diagnostics);
         if (!ok) break;
-        if ((int64_t)reply.round != *round) { /* another round has ended since */
+        int64_t branch = member->branch;
+        member_hear(member, &reply);
+        if ((int64_t)reply.round != *round || member->branch != branch) { /* another round has ended since */
             *round = (int64_t)reply.round;
             at = part.first;
             continue;
@@ -238,7 +241,7 @@ static bool fetch_early(Member *member, Diagnostics *diagnostics)
 {
     GlobalModel *start = &member->start;
     FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
-    if (member->current != start->round + 1) return true;
+    if (member->current != start->round + 1 || member->branch != start->branch) return true;
     float *values = memory_allocate(start->elements * sizeof *values);
     member->early_round = member->current;
     bool ok = fetch(member, part, values, &member->early_round, diagnostics);
@@ -276,6 +279,30 @@ static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnost
     return ok;
 }
 
+/* The coordinator has gone back to an earlier round: takes its model, without what this site's steps have led to. Those
+ * that no other step depends on go first, so that a site that is killed goes back again. */
+static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
+{
+    GlobalModel *start = &member->start;
+    int64_t round = member->current;
+    member_say(member,
+               "the coordinator has gone back to the model after round %" PRId64
+               ": this site takes it and drops its optimiser's state",
+               round);
+    free(member->early);
+    member->early = NULL;
+    member->end_round = -1;
+    unlink(member_end_path(member));
+    unlink(arena_format(&member->arena, "%s/last-step", member->options->checkpoint));
+    if (!fetch(member, (FragmentRange){0, start->elements}, start->values, &round, diagnostics)) return false;
+    start->round = round;
+    start->branch = member->branch;
+    start->step = step;
+    return (!member_is_coded(member) || begin_feedback(member, diagnostics)) &&
+           site_checkpoint_restart(member->options->checkpoint, step, start, &member->tied, diagnostics) &&
+           global_model_write(start, member->start_path, diagnostics);
+}
+
 /* Writes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it. That is
  * the round's fragment, or the whole model after missed rounds. */
 static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
@@ -284,8 +311,11 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     GlobalModel *start = &member->start;
     int64_t round = member->current;
     FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
+    if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics);
     if (step < 0 || round != start->round + 1) part = (FragmentRange){0, start->elements};
-    if (round != start->round && !take_values(member, part, &round, diagnostics)) return false;
+    bool has_it = round == start->round && member->branch == start->branch;
+    if (!has_it && !take_values(member, part, &round, diagnostics)) return false;
+    if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics); /* meanwhile */
     if (round > member->current && part.end - part.first < start->elements) { /* the fragment of one round, of two */
         member->current = round;
         part = (FragmentRange){0, start->elements};
@@ -293,6 +323,7 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     }
     bool is_late = member_has_end(member) && step > member->end_step && round == start->round + 1;
     member->current = start->round = round;
+    start->branch = member->branch;
     start->step = step < 0 ? 0 : is_late ? member->end_step : step;
     if (is_late)
         return take_late(member, step, part, diagnostics) && global_model_write(start, member->start_path, diagnostics);
@@ -327,8 +358,8 @@ static bool begin(Member *member, Diagnostics *diagnostics)
 
 /* ---- Rounds ---- */
 
-/* Tells the coordinator that this site has the last model, so that the coordinator can end. Repeats that if it does not
- * answer, because it may be restarting. It does not matter if it has ended already. */
+/* Tells the coordinator that this site has the last model, so that the coordinator can end; hears where it is. Repeats
+ * that if it does not answer, because it may be restarting. It does not matter if it has ended already. */
 static int say_farewell(Member *member)
 {
     Request request = {.kind = REQUEST_ASK,
@@ -337,8 +368,12 @@ static int say_farewell(Member *member)
     Buffer bytes = {0};
     Reply reply;
     member->told_waiting = true;
-    for (int times = 0; times < FAREWELLS && !member_ask(member, &request, &bytes, &reply) && !*member->ended; times++)
+    bool heard = false;
+    for (int times = 0; times < FAREWELLS && !heard && !*member->ended; times++) {
         member->told_waiting = true;
+        heard = member_ask(member, &request, &bytes, &reply);
+    }
+    if (heard && reply.kind == REPLY_WAIT) member_hear(member, &reply);
     buffer_free(&bytes);
     return *member->ended ? 128 + *member->ended : EXIT_OK;
 }
@@ -355,13 +390,28 @@ static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
     return true;
 }
 
+/* Waits while the coordinator's round goes without this site. */
+static bool await_draw(Member *member, Diagnostics *diagnostics)
+{
+    int pause = MEMBER_FIRST_PAUSE_MS;
+    bool ok = true;
+    if (member->spared && member_is_current(member))
+        member_say(member, "round %" PRId64 " is made without this site: waiting for the next one",
+                   member->current + 1);
+    while (ok && member->spared && member_is_current(member) && member->rounds > member->current && !*member->ended) {
+        member_pause(&pause);
+        ok = learn_round(member, ROUND_NONE, diagnostics);
+    }
+    return ok && !*member->ended;
+}
+
 /* The step up to which to train during the meeting, and at least before taking its result; -1: none. No steps follow
  * the last round, and a site that has missed rounds starts again. */
 static int64_t ahead_until(const Member *member)
 {
     const Federation *federation = &member->federation;
     int64_t next = member->start.round + 1;
-    return member_has_end(member) && next < federation->rounds && member->current <= next
+    return member_has_end(member) && next < member->rounds && member->current <= next
                ? member->end_step + federation->overlap
                : -1;
 }
@@ -387,28 +437,40 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }
 
+/* Local steps, where the round is still on and has not been trained for; then the meeting. */
+static int make_round(Member *member, Diagnostics *diagnostics)
+{
+    const char *checkpoint = member->options->checkpoint;
+    int64_t step = checkpoint_newest(checkpoint, INT64_MAX);
+    int64_t until = member->start.step + member->federation.local_steps;
+    bool ok = await_draw(member, diagnostics), is_current = member_is_current(member) && !member->spared;
+    if (step < 0)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL, "has lost its checkpoints"),
+               diagnostics->exit_code;
+    if (ok && is_current && member->rounds > member->current && !member_steps_are_made(member, step, until)) {
+        int code = member_make_steps(member, until, &step, diagnostics);
+        if (code != EXIT_OK || *member->ended) return code;
+        ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without slow sites */
+        is_current = member_is_current(member) && !member->spared;
+    }
+    if (ok && member_is_current(member) && member->rounds <= member->current) return EXIT_OK;
+    ok = ok && (!is_current || note_end(member, step, diagnostics));
+    if (ok) return meet_and_train(member, is_current, &step, diagnostics);
+    return *member->ended ? 128 + *member->ended : diagnostics->exit_code;
+}
+
 int member_run(Member *member, Diagnostics *diagnostics)
 {
-    const Federation *federation = &member->federation;
-    const char *checkpoint = member->options->checkpoint;
-    if (member->start.round >= federation->rounds) return say_farewell(member);
+    member->rounds = member->federation.rounds;
+    member->branch = member->start.branch;
+    member->current = member->start.round;
+    if (member->start.round >= member->rounds) {
+        int code = say_farewell(member);
+        if (code != EXIT_OK || member_is_current(member)) return code; /* else it has gone back */
+    }
     bool ok = learn_round(member, ROUND_NONE, diagnostics) && begin(member, diagnostics);
-    while (ok && member->start.round < federation->rounds) {
-        int64_t step = checkpoint_newest(checkpoint, INT64_MAX), until = member->start.step + federation->local_steps;
-        int code = EXIT_OK;
-        bool is_current = member->current == member->start.round;
-        if (step < 0)
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL,
-                                     "has lost its checkpoints"),
-                   diagnostics->exit_code;
-        if (is_current && !member_steps_are_made(member, step, until)) {
-            code = member_make_steps(member, until, &step, diagnostics);
-            if (code != EXIT_OK || *member->ended) return code;
-            ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without slow sites */
-            is_current = member->current == member->start.round;
-        }
-        ok = ok && (!is_current || note_end(member, step, diagnostics));
-        if (ok) code = meet_and_train(member, is_current, &step, diagnostics);
+    while (ok && !*member->ended && (!member_is_current(member) || member->start.round < member->rounds)) {
+        int code = make_round(member, diagnostics);
         if (code != EXIT_OK) return code;
     }
     if (ok) return say_farewell(member);

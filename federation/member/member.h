@@ -40,7 +40,9 @@ typedef struct Member {
     Feedback feedback;    /* where updates are coded */
     NoiseSeed noise_seed; /* where they are private */
     const char *start_path, *log_path;
-    int64_t current;             /* the coordinator's round, as it last said */
+    int64_t current, branch;     /* the coordinator's round and branch, as it last said */
+    int64_t rounds;              /* and after how many rounds the federation ends */
+    bool spared;                 /* and that the round goes without this site */
     int64_t counted;             /* and how many rounds there were when this site last was in one */
     int64_t end_round, end_step; /* with overlap: of which round the end is on disk (-1: of none), and its step */
     float *early;                /* the next model's part, fetched while steps were made; NULL: it was not */
@@ -72,6 +74,10 @@ void member_pause(int *milliseconds);
 bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
 /* Reports why the coordinator does not answer it. False. */
 bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics);
+/* Takes round, branch and number of rounds from a reply. */
+void member_hear(Member *member, const Reply *reply);
+/* Whether the coordinator's round is the one that this site has the model of. */
+bool member_is_current(const Member *member);
 /* Tells the coordinator that this site lives; whether it may stay. */
 bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* On the console, with the site's name. */

@@ -93,6 +93,7 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
     meeting->exchange = site_link_exchange;
     meeting->context = &member->link;
     meeting->place = member->place;
+    meeting->branch = start->branch;
     if (!federation->hide_metrics) {
         meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
         meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
@@ -111,7 +112,8 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
     int pause = MEMBER_FIRST_PAUSE_MS;
     const char *said = NULL;
     for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
-        state = meeting_step(meeting, &member->current);
+        state = meeting_step(meeting);
+        member_hear(member, &meeting->said);
         if (state == MEETING_REFUSED)
             return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = member_name(member)},
                                      meeting->hint, "the coordinator %s", meeting->problem.text);
@@ -134,7 +136,7 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     member->counted = meeting.counted;
     meeting_close(&meeting);
     free(values);
-    if (ok && !in) member_say(member, "round %" PRId64 " ended without this site", round + 1);
+    if (ok && !in && member->rounds > round) member_say(member, "round %" PRId64 " ended without this site", round + 1);
     return ok;
 }
 

@@ -17,6 +17,22 @@ bool member_has_end(const Member *member)
     return member->federation.overlap > 0 && member->end_round == member->start.round;
 }
 
+void member_hear(Member *member, const Reply *reply)
+{
+    if (reply->kind >= REPLY_KINDS) return;
+    member->current = (int64_t)reply->round;
+    member->branch = (int64_t)reply->branch;
+    if ((int64_t)reply->rounds < member->federation.rounds && (int64_t)reply->rounds < member->rounds)
+        member_say(member, "the federation ends after round %lld: no later one was better", (long long)reply->rounds);
+    member->rounds =
+        (int64_t)reply->rounds < member->federation.rounds ? (int64_t)reply->rounds : member->federation.rounds;
+}
+
+bool member_is_current(const Member *member)
+{
+    return member->current == member->start.round && member->branch == member->start.branch;
+}
+
 bool member_is_coded(const Member *member) { return member->federation.codec != CODEC_NONE; }
 
 void member_pause(int *milliseconds)
@@ -47,6 +63,7 @@ static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *rep
     Buffer message = {0};
     buffer_free(bytes);
     request->place = member->place;
+    request->branch = (uint64_t)member->start.branch;
     request_put(&message, request);
     bool ok = site_link_exchange(&member->link, &message, bytes) &&
               reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);

@@ -135,17 +135,19 @@ static const float *values_under(Arena *arena, const char *name, const GlobalMod
 }
 
 /* Files get new names with every model, so that the manifest lists the old files until it lists the new ones. */
-static void name_file(CheckpointFile *file, int number, int64_t round)
+static void name_file(CheckpointFile *file, int number, int64_t round, int64_t branch)
 {
-    snprintf(file->name, sizeof file->name, "rank-%02d.m%07u.safetensors", number % 100, (unsigned)(round % 10000000));
+    unsigned model =
+        (unsigned)((round + 999983 * branch) % 10000000); /* a round that was gone back to is another one */
+    snprintf(file->name, sizeof file->name, "rank-%02d.m%07u.safetensors", number % 100, model);
 }
 
-bool site_checkpoint_has_round(const char *directory, int64_t step, int64_t round)
+bool site_checkpoint_has_model(const char *directory, int64_t step, const GlobalModel *model)
 {
     CheckpointManifest manifest;
     CheckpointFile expected;
     Diagnostics unsaid = {0};
-    name_file(&expected, 0, round);
+    name_file(&expected, 0, model->round, model->branch);
     bool ok = checkpoint_read_manifest(&manifest, directory, step, &unsaid);
     bool has = ok && manifest.file_count > 0 && strcmp(manifest.files[0].name, expected.name) == 0;
     if (ok) free(manifest.files);
@@ -163,8 +165,20 @@ static bool note_file(CheckpointFile *file, const char *path, Diagnostics *diagn
     return true;
 }
 
+/* Whether the name is of what an inner optimiser keeps. */
+static bool is_state(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    for (uint32_t states = 1; slash && states <= 2; states++)
+        for (uint32_t s = 0; s < states; s++) {
+            const char *prefix = parameter_state_prefix(states, s);
+            if (strncmp(name, prefix, strlen(prefix)) == 0 && name + strlen(prefix) == slash) return true;
+        }
+    return false;
+}
+
 static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part,
-                         const TiedNames *tied, Diagnostics *diagnostics)
+                         bool restarts, const TiedNames *tied, Diagnostics *diagnostics)
 {
     const SafeTensors *file = &checkpoint->files[number];
     CheckpointFile *entry = &checkpoint->manifest.files[number];
@@ -175,9 +189,11 @@ static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *
     for (size_t i = 0; i < file->count; i++) {
         const SafeTensor *tensor = &file->tensors[i];
         const float *values = values_under(&copies, tensor->name, model, part, tied);
-        safetensors_writer_add(writer, tensor->name, tensor->dtype, &tensor->shape, values ? values : tensor->data);
+        const void *data = values ? values : tensor->data;
+        if (restarts && is_state(tensor->name)) data = arena_allocate(&copies, tensor->bytes);
+        safetensors_writer_add(writer, tensor->name, tensor->dtype, &tensor->shape, data);
     }
-    name_file(entry, number, model->round);
+    name_file(entry, number, model->round, model->branch);
     const char *path = file_path(checkpoint, entry->name);
     input_files_release_path(path); /* the round may start again */
     bool ok = safetensors_write(writer, path, diagnostics) && note_file(entry, path, diagnostics);
@@ -185,8 +201,8 @@ static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *
     return ok;
 }
 
-bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
-                             const TiedNames *tied, Diagnostics *diagnostics)
+static bool replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part, bool restarts,
+                    const TiedNames *tied, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
     bool ok = checkpoint_open(&checkpoint, directory, step, diagnostics);
@@ -194,13 +210,25 @@ bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalMo
     const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
     for (int f = 0; f < count && ok; f++) {
         former[f] = file_path(&checkpoint, checkpoint.manifest.files[f].name);
-        ok = rewrite_file(&checkpoint, f, model, part, tied, diagnostics);
+        ok = rewrite_file(&checkpoint, f, model, part, restarts, tied, diagnostics);
     }
     ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
     for (int f = 0; f < count && ok; f++)
         if (strcmp(former[f], file_path(&checkpoint, checkpoint.manifest.files[f].name)) != 0) unlink(former[f]);
     checkpoint_close(&checkpoint);
     return ok;
+}
+
+bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
+                             const TiedNames *tied, Diagnostics *diagnostics)
+{
+    return replace(directory, step, model, part, false, tied, diagnostics);
+}
+
+bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
+                             Diagnostics *diagnostics)
+{
+    return replace(directory, step, model, (FragmentRange){0, model->elements}, true, tied, diagnostics);
 }
 
 /* Writes every value, and zeros for the state of the inner optimiser. */
@@ -245,7 +273,7 @@ bool site_checkpoint_begin(const char *directory, const Federation *federation, 
     if (*compiled->low_rank) safetensors_writer_metadata(writer, "lora", compiled->low_rank);
     add_start(writer, &arena, federation, model, zeros);
     add_tied(writer, &arena, model, tied);
-    name_file(&file, 0, model->round);
+    name_file(&file, 0, model->round, model->branch);
     char *step = checkpoint_path(directory, 0);
     const char *path = arena_format(&arena, "%s/%s", step, file.name);
     input_files_release_path(path);

@@ -30,8 +30,11 @@ bool site_checkpoint_read(const char *directory, int64_t step, const Federation 
  * is the one before or the new one, whenever the process ends. */
 bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                              const TiedNames *tied, Diagnostics *diagnostics);
-/* Whether the model of that round was the last that was written into the checkpoint. */
-bool site_checkpoint_has_round(const char *directory, int64_t step, int64_t round);
+/* The same with the whole model and zeros for the state of the inner optimiser. */
+bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
+                             Diagnostics *diagnostics);
+/* Whether this model was the last that was written into the checkpoint. */
+bool site_checkpoint_has_model(const char *directory, int64_t step, const GlobalModel *model);
 /* A checkpoint of step 0 with the model's values and no steps made; `start` is an empty manifest but for seed,
  * shuffled and rows. */
 bool site_checkpoint_begin(const char *directory, const Federation *federation, const GlobalModel *model,

@@ -126,6 +126,7 @@ void begin_meeting(Site *site, int64_t round)
                              part.end - part.first, weight_of(site->number)));
     site->meeting.exchange = exchange;
     site->meeting.context = site;
+    site->meeting.branch = site->branch;
     site->meeting.metrics = (SiteMetrics){true, true, weight_of(site->number), 0.5 + 0.1 * site->number};
     site->meets = true;
     site->round = round;
@@ -133,15 +134,15 @@ void begin_meeting(Site *site, int64_t round)
 
 void step(Site *site)
 {
-    int64_t round = -1;
     if (site->gone) return;
     if (!site->meets) begin_meeting(site, site->round);
-    MeetingState state = meeting_step(&site->meeting, &round);
+    MeetingState state = meeting_step(&site->meeting);
     assert_true(state != MEETING_REFUSED);
     if (state != MEETING_OVER) return;
     if (!site->meeting.has_answered || site->meeting.answered < SUM_VALUES) site->late++;
     site->meets = false;
-    site->round = round;
+    site->round = (int64_t)site->meeting.said.round;
+    site->branch = (int64_t)site->meeting.said.branch;
 }
 
 void run(World *world, uint64_t seed)
@@ -163,7 +164,7 @@ float *final_values(World *world) { return world->coordinator.model.values; }
 
 void expect_model(World *world, bool in[][MOST])
 {
-    double values[ELEMENTS], momentum[ELEMENTS] = {0};
+    double values[ELEMENTS], momentum[ELEMENTS] = {0}, variance[ELEMENTS] = {0};
     const OuterRule *rule = &world->federation.outer;
     for (size_t i = 0; i < ELEMENTS; i++) values[i] = (double)i / 32;
     for (int64_t round = 0; round < world->federation.rounds; round++) {
@@ -176,6 +177,14 @@ void expect_model(World *world, bool in[][MOST])
                 weight += (double)weight_of(s);
             }
             mean /= weight;
+            if (outer_moments(rule->kind) == 2) { /* "Adaptive federated optimization", algorithm 2 */
+                double square = mean * mean, sign = variance[i] > square ? 1 : variance[i] < square ? -1 : 0;
+                momentum[i] = rule->momentum * momentum[i] + (1 - rule->momentum) * mean;
+                variance[i] = rule->kind == OUTER_ADAM ? rule->beta2 * variance[i] + (1 - rule->beta2) * square
+                                                       : variance[i] - (1 - rule->beta2) * square * sign;
+                values[i] -= rule->rate * momentum[i] / (sqrt(variance[i]) + rule->epsilon);
+                continue;
+            }
             momentum[i] = rule->momentum * momentum[i] + mean;
             values[i] -= rule->rate * (rule->kind == OUTER_NESTEROV ? mean + rule->momentum * momentum[i] : mean);
         }

@@ -24,8 +24,8 @@ typedef struct Site {
     Meeting meeting;
     float update[ELEMENTS];
     bool meets, gone;
-    int64_t round; /* of the meeting */
-    int64_t late;  /* rounds that ended without it */
+    int64_t round, branch; /* of the meeting */
+    int64_t late;          /* rounds that ended without it */
     Buffer replies[UPDATE_PIECES_AHEAD + 1];
     int reply_count;
 } Site;

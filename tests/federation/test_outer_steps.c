@@ -21,7 +21,7 @@ static void average_gives_the_mean_of_models(void **state)
     (void)state;
     float values[COUNT] = {1, -2, 0.5f, 8}, mean[COUNT] = {0.25f, -1, 0.5f, 0};
     OuterRule rule = outer_rule_default(OUTER_AVERAGE);
-    outer_step(&rule, values, NULL, mean, COUNT);
+    outer_step(&rule, values, NULL, NULL, mean, COUNT);
     const float expected[COUNT] = {0.75f, -1, 0, 8};
     assert_memory_equal(values, expected, sizeof expected);
 }
@@ -37,12 +37,12 @@ static void nesterov_is_that_of_diloco(void **state)
     float value = 1, momentum = 0;
     const float gradients[] = {0.5f, -0.25f, 1}, expected[] = {0.335f, 0.384f, -1.0594f};
     for (int i = 0; i < 3; i++) {
-        outer_step(&rule, &value, &momentum, &gradients[i], 1);
+        outer_step(&rule, &value, &momentum, NULL, &gradients[i], 1);
         assert_true(fabsf(value - expected[i]) < 1e-6f);
     }
     value = 1;
-    rule = (OuterRule){OUTER_SGD, 0.5, 0};
-    outer_step(&rule, &value, NULL, gradients, 1);
+    rule = (OuterRule){OUTER_SGD, 0.5, 0, 0, 0};
+    outer_step(&rule, &value, NULL, NULL, gradients, 1);
     assert_true(value == 0.75f);
 }
 

@@ -114,12 +114,11 @@ static void pieces_that_are_wrong_are_refused_and_the_others_count(void **state)
 static void a_site_of_another_model_is_told(void **state)
 {
     (void)state;
-    int64_t round;
     start(&world, 3, false, OUTER_AVERAGE, 1, 1);
     Site *site = &world.sites[2];
     site->federation.compiled.identity.high = 99;
     begin_meeting(site, 0);
-    assert_int_equal(meeting_step(&site->meeting, &round), MEETING_REFUSED);
+    assert_int_equal(meeting_step(&site->meeting), MEETING_REFUSED);
     assert_non_null(strstr(site->meeting.problem.text, "trains another model"));
     stop(&world);
 }
@@ -171,8 +170,7 @@ static void a_site_that_runs_in_two_places_keeps_its_first_start(void **state)
     assert_int_equal(ask_from(site, FIRST, REQUEST_ALIVE), -1);
     for (int times = 0; times < 2; times++) assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), 1);
     Meeting second = {.federation = &site->federation, .exchange = exchange, .context = site, .place = SECOND};
-    int64_t round = 0;
-    assert_int_equal(meeting_step(&second, &round), MEETING_REFUSED);
+    assert_int_equal(meeting_step(&second), MEETING_REFUSED);
     assert_non_null(strstr(second.problem.text, "runs in two places"));
     fflush(world.console);
     assert_non_null(strstr(world.said, "site 'oslo' runs in two places: the one that came first stays"));

@@ -1,0 +1,390 @@
+#include "driver/coordinate/status_page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/input_files.h"
+#include "base/json_writer.h"
+#include "driver/plot/plot_drawing.h"
+#include "partitioner/report/report_drawing.h"
+#include "partitioner/report/report_style.h"
+
+static const double often = 0.5, seldom = 5; /* seconds between two writings */
+
+/* What both files show. */
+typedef struct Status {
+    const Coordinator *coordinator;
+    const Evaluations *evaluations;
+    bool ends;
+    double now;
+    double round_s, since; /* from one round's end to the next, the median; since the last one. NAN: not known yet */
+    double bytes_in, bytes_out;
+    bool logged; /* `rounds` has a loss */
+    PlotLog rounds;
+    Buffer *text;
+} Status;
+
+/* ---- What is known ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The log's columns 5 and 6 are bytes in and out. */
+static void count_bytes(Status *status, const char *log)
+{
+    FILE *file = log ? fopen(log, "re") : NULL;
+    char *line = NULL;
+    size_t capacity = 0;
+    double in, out;
+    while (file && getline(&line, &capacity, file) > 0) {
+        char *at = line;
+        for (int column = 0; at && column < 4; column++) at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
+        if (!at || sscanf(at, "%lf,%lf", &in, &out) != 2) continue;
+        status->bytes_in += in;
+        status->bytes_out += out;
+    }
+    free(line);
+    if (file) fclose(file);
+}
+
+static void time_rounds(Status *status, const StatusPage *page)
+{
+    double seconds[STATUS_TIMED_ROUNDS];
+    int here = page->rounds_seen < STATUS_TIMED_ROUNDS ? page->rounds_seen : STATUS_TIMED_ROUNDS, count = 0;
+    for (int i = page->rounds_seen - here + 1; i < page->rounds_seen; i++)
+        seconds[count++] = page->ended[i % STATUS_TIMED_ROUNDS] - page->ended[(i - 1) % STATUS_TIMED_ROUNDS];
+    qsort(seconds, (size_t)count, sizeof *seconds, by_value);
+    status->round_s = count ? seconds[count / 2] : NAN;
+    status->since = here ? status->now - page->ended[(page->rounds_seen - 1) % STATUS_TIMED_ROUNDS] : NAN;
+}
+
+static void read_log(Status *status, const char *log)
+{
+    Diagnostics ignored = {0};
+    count_bytes(status, log);
+    status->logged = log && access(log, R_OK) == 0 && plot_log_read(&status->rounds, log, &ignored);
+    if (log) input_files_release_path(log);
+    diagnostics_free(&ignored);
+}
+
+/* In one of the words that status.json has for it; `text` becomes the same for people. */
+static const char *state_of(const Status *status, int s, char text[static 96])
+{
+    static const char *const sent[] = {"has met, and waits for the others", "has sent its shares",
+                                       "has sent its update", "has sent its shares", "has met"};
+    const Coordinator *coordinator = status->coordinator;
+    const KnownSite *site = &coordinator->sites[s];
+    const SumRound *sum = &coordinator->sum;
+    bool in = sum_round_is_in(sum, s), answered = sum_round_has_answered(sum, s);
+    const char *word = "training", *said = "trains";
+    if (coordinator_is_done(coordinator))
+        word = site->has_final ? "done" : "lacks-model", said = site->has_final ? "done" : "lacks the last model";
+    else if (site->left_out)
+        word = "left-out", said = "left out of this round: its secrets did not fit its shares";
+    else if (presence_is_dropped(coordinator, s) && !site->returned)
+        word = "dropped", said = NULL;
+    else if (site->silent)
+        word = "silent", said = "absent: it did not answer in time";
+    else if (site->heard <= 0)
+        word = "unknown", said = "not heard of yet";
+    else if (in && answered)
+        word = "met", said = sent[sum->phase];
+    else if (sum->phase == SUM_OFFERS && !presence_is_drawn(coordinator, s))
+        word = "not-drawn", said = "not drawn for this round";
+    else if (sum->phase != SUM_OFFERS)
+        word = in ? "meeting" : "missed", said = in ? "in the meeting" : "came too late for this round";
+    if (said)
+        snprintf(text, 96, "%s", said);
+    else
+        snprintf(text, 96, "absent: missed %" PRId64 " round%s, no longer waited for", site->missed,
+                 site->missed == 1 ? "" : "s");
+    return word;
+}
+
+static const char *state_words(const Status *status)
+{
+    const Coordinator *coordinator = status->coordinator;
+    if (coordinator->diverged) return "Ended: a model that is not finite";
+    if (coordinator_is_done(coordinator))
+        return coordinator->rounds < coordinator->federation->rounds ? "Finished early: no later round was better"
+                                                                     : "Finished";
+    return status->ends                ? "Stopped: skycc coordinate goes on"
+           : coordinator->said_waiting ? "Waiting for sites"
+                                       : "Running";
+}
+
+/* Seconds until the round that is under way, and the last one, may end; NAN: not known. */
+static double seconds_left(const Status *status, int64_t rounds)
+{
+    const Coordinator *coordinator = status->coordinator;
+    if (coordinator_is_done(coordinator) || status->ends || coordinator->said_waiting) return NAN;
+    return fmax(status->round_s * (double)rounds - status->since, 0);
+}
+
+static double epsilon_now(const Status *status)
+{
+    const FederationPrivacy *privacy = &status->coordinator->federation->privacy;
+    return privacy->clip > 0 ? coordinator_epsilon(status->coordinator) : NAN;
+}
+
+/* ---- For other tools ---- */
+
+static void add_known(JsonWriter *json, const char *key, double value)
+{
+    if (isfinite(value))
+        json_add_number(json, key, value);
+    else
+        json_add_null(json, key);
+}
+
+static void print_site_json(const Status *status, JsonWriter *json, int s)
+{
+    const KnownSite *site = &status->coordinator->sites[s];
+    char text[96];
+    json_open(json, NULL, '{');
+    json_add_string(json, "name", status->coordinator->federation->sites[s].name);
+    json_add_string(json, "state", state_of(status, s, text));
+    json_add_string(json, "said", text);
+    json_add_integer(json, "last_round", status->coordinator->model.counted[s]);
+    json_add_integer(json, "missed", site->missed);
+    add_known(json, "loss", site->last.has_loss ? site->last.loss : NAN);
+    add_known(json, "rows", site->last.has_rows ? (double)site->last.rows : NAN);
+    add_known(json, "heard_s_ago", site->heard > 0 ? status->now - site->heard : NAN);
+    json_add_integer(json, "refused", site->refused);
+    json_add_string(json, "refusal", site->refusal);
+    json_close(json, '}');
+}
+
+static void print_evaluation_json(JsonWriter *json, const char *key, const Evaluation *evaluation)
+{
+    json_open(json, key, '{');
+    json_add_integer(json, "round", evaluation->round);
+    for (int m = 0; m < EVALUATION_METRICS; m++)
+        if (!isnan(evaluation->values[m])) json_add_number(json, evaluation_metrics[m], evaluation->values[m]);
+    json_close(json, '}');
+}
+
+static void print_json(const Status *status)
+{
+    const Coordinator *coordinator = status->coordinator;
+    const Evaluations *evaluations = status->evaluations;
+    JsonWriter json = {.buffer = status->text, .indent = 1};
+    json_open(&json, NULL, '{');
+    json_add_string(&json, "format", "skycc.federation-status/1");
+    json_add_string(&json, "state", state_words(status));
+    json_add_integer(&json, "round", coordinator->model.round);
+    json_add_integer(&json, "rounds", coordinator->rounds);
+    json_add_integer(&json, "branch", coordinator->model.branch);
+    add_known(&json, "round_s", status->round_s);
+    add_known(&json, "next_round_s", seconds_left(status, 1));
+    add_known(&json, "end_s", seconds_left(status, coordinator->rounds - coordinator->model.round));
+    json_add_number(&json, "bytes_in", status->bytes_in);
+    json_add_number(&json, "bytes_out", status->bytes_out);
+    add_known(&json, "epsilon", epsilon_now(status));
+    if (evaluations->count)
+        print_evaluation_json(&json, "best", &evaluations->items[evaluations->best]);
+    else
+        json_add_null(&json, "best");
+    json_open(&json, "evaluations", '[');
+    for (size_t i = 0; i < evaluations->count; i++) print_evaluation_json(&json, NULL, &evaluations->items[i]);
+    json_close(&json, ']');
+    json_open(&json, "sites", '[');
+    for (int s = 0; s < coordinator->federation->site_count; s++) print_site_json(status, &json, s);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    buffer_print(status->text, "\n");
+}
+
+/* ---- For people ---- */
+
+static void print_fact(const Status *status, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void print_fact(const Status *status, const char *name, const char *format, ...)
+{
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    buffer_print(status->text, "<div><dt>%s</dt><dd>", name);
+    drawing_text(status->text, text);
+    buffer_print(status->text, "</dd></div>\n");
+}
+
+static void print_time(const Status *status, const char *name, double seconds)
+{
+    if (!isfinite(seconds)) return;
+    if (seconds < 3600)
+        print_fact(status, name, "%.0f:%02.0f min", floor(seconds / 60), floor(fmod(seconds, 60)));
+    else
+        print_fact(status, name, "%.0f:%02.0f h", floor(seconds / 3600), floor(fmod(seconds, 3600) / 60));
+}
+
+static void print_head(const Status *status)
+{
+    const Coordinator *coordinator = status->coordinator;
+    buffer_print(status->text, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
+                               "content=\"width=device-width,initial-scale=1\">\n<link rel=icon href=\"data:,\">\n");
+    if (!status->ends) buffer_print(status->text, "<meta http-equiv=refresh content=4>\n");
+    buffer_print(status->text, "<title>Federation: round %" PRId64 " of %" PRId64 "</title>\n<style>\n%s%s",
+                 coordinator->model.round, coordinator->rounds, drawing_colours, html_style);
+    buffer_print(status->text,
+                 ".long{white-space:normal;min-width:12rem}</style>\n</head>\n<body>\n<main>\n"
+                 "<h1>Federation of %d sites</h1>\n<p class=\"proof%s\" role=status><strong>",
+                 coordinator->federation->site_count, coordinator->said_waiting ? " open" : "");
+    drawing_text(status->text, state_words(status));
+    buffer_print(status->text, "</strong>, %" PRId64 " of %" PRId64 " rounds made.</p>\n", coordinator->model.round,
+                 coordinator->rounds);
+}
+
+static void print_summary(const Status *status)
+{
+    const Coordinator *coordinator = status->coordinator;
+    const Evaluations *evaluations = status->evaluations;
+    buffer_print(status->text, "<dl>\n");
+    if (evaluations->count) {
+        const Evaluation *last = &evaluations->items[evaluations->count - 1];
+        for (int m = 0; m < EVALUATION_METRICS; m++) {
+            if (isnan(last->values[m])) continue;
+            if (strcmp(evaluation_metrics[m], "accuracy") == 0)
+                print_fact(status, "accuracy", "%.2f%%", 100 * last->values[m]);
+            else
+                print_fact(status, evaluation_metrics[m], "%.4f", last->values[m]);
+        }
+        print_fact(status, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
+    }
+    for (size_t i = status->logged ? status->rounds.count : 0; i-- > 0;)
+        if (!isnan(plot_value(&status->rounds, i, LOSS))) {
+            print_fact(status, "training loss", "%.4g", plot_value(&status->rounds, i, LOSS));
+            break;
+        }
+    print_time(status, "a round takes", status->round_s);
+    print_time(status, "time left, about", seconds_left(status, coordinator->rounds - coordinator->model.round));
+    print_fact(status, "received", "%.3g MB", status->bytes_in / 1e6);
+    print_fact(status, "sent", "%.3g MB", status->bytes_out / 1e6);
+    if (!isnan(epsilon_now(status))) print_fact(status, "epsilon", "%.3g", epsilon_now(status));
+    buffer_print(status->text, "</dl>\n");
+}
+
+static void print_sites(const Status *status)
+{
+    static const char *const heads[] = {"site", "state", "#last round", "#missed in a row", "#loss", "#rows"};
+    const Coordinator *coordinator = status->coordinator;
+    buffer_print(status->text, "<h2>Sites</h2>\n");
+    drawing_open_table(status->text, "One row per site; loss and rows are those of its last round", 0, heads, 6);
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        const KnownSite *site = &coordinator->sites[s];
+        char text[96];
+        state_of(status, s, text);
+        buffer_print(status->text, "<tr><th>");
+        drawing_text(status->text, coordinator->federation->sites[s].name);
+        buffer_print(status->text, "</th><td class=long>");
+        drawing_text(status->text, text);
+        if (site->refusal) buffer_print(status->text, "; refused: it %s", site->refusal);
+        buffer_print(status->text, "</td><td class=n>%" PRId64 "</td><td class=n>%" PRId64 "</td>",
+                     coordinator->model.counted[s], site->missed);
+        if (site->last.has_loss)
+            buffer_print(status->text, "<td class=n>%.4f</td>", site->last.loss);
+        else
+            buffer_print(status->text, "<td class=n></td>");
+        if (site->last.has_rows)
+            buffer_print(status->text, "<td class=n>%" PRId64 "</td></tr>\n", site->last.rows);
+        else
+            buffer_print(status->text, "<td class=n></td></tr>\n");
+    }
+    drawing_close_table(status->text);
+}
+
+static void print_evaluations(const Status *status)
+{
+    enum { MOST = 20 };
+    const Evaluations *evaluations = status->evaluations;
+    const char *heads[EVALUATION_METRICS + 1] = {"after round"};
+    if (!evaluations->count) return;
+    const Evaluation *last = &evaluations->items[evaluations->count - 1];
+    int columns = 1;
+    static const char *const marked[EVALUATION_METRICS] = {"#loss",     "#accuracy", "#f1",
+                                                           "#matthews", "#pearson",  "#spearman"};
+    for (int m = 0; m < EVALUATION_METRICS; m++)
+        if (!isnan(last->values[m])) heads[columns++] = marked[m];
+    buffer_print(status->text, "<h2>The global model on the coordinator's data</h2>\n");
+    drawing_open_table(status->text, "One row per evaluation, the newest first; the best is bold", 0, heads, columns);
+    for (size_t i = evaluations->count; i-- > 0 && evaluations->count - i <= MOST;) {
+        const Evaluation *evaluation = &evaluations->items[i];
+        buffer_print(status->text, "<tr%s><th>%" PRId64 "</th>", i == evaluations->best ? " class=best" : "",
+                     evaluation->round);
+        for (int m = 0; m < EVALUATION_METRICS; m++)
+            if (!isnan(last->values[m])) buffer_print(status->text, "<td class=n>%.4f</td>", evaluation->values[m]);
+        buffer_print(status->text, "</tr>\n");
+    }
+    drawing_close_table(status->text);
+}
+
+static void print_page(const Status *status)
+{
+    print_head(status);
+    print_summary(status);
+    print_sites(status);
+    if (status->logged) {
+        buffer_print(status->text, "<h2>Losses of local steps</h2>\n<div class=wide tabindex=0 role=region "
+                                   "aria-label=losses>\n");
+        plot_draw(status->text, &status->rounds, NAN);
+        buffer_print(status->text, "</div>\n");
+    }
+    print_evaluations(status);
+    buffer_print(status->text, "</main>\n</body>\n</html>\n");
+}
+
+/* ---- Writing ---- */
+
+void status_page_open(StatusPage *page, const char *directory, const char *log)
+{
+    *page = (StatusPage){.log = log, .seen = -1, .round = -1, .state = -1, .written = -INFINITY};
+    page->html = arena_format(&page->arena, "%s/status.html", directory);
+    page->json = arena_format(&page->arena, "%s/status.json", directory);
+    file_remove_unfinished(page->html);
+    file_remove_unfinished(page->json);
+}
+
+void status_page_free(StatusPage *page) { arena_free(&page->arena); }
+
+static void write_both(StatusPage *page, Status *status)
+{
+    Diagnostics diagnostics = {0};
+    Buffer html = {0}, json = {0};
+    status->text = &html;
+    print_page(status);
+    status->text = &json;
+    print_json(status);
+    bool ok = file_write_all(page->html, html.bytes, html.size, &diagnostics) &&
+              file_write_all(page->json, json.bytes, json.size, &diagnostics);
+    if (!ok && !page->failed && status->coordinator->console)
+        diagnostics_print(&diagnostics, status->coordinator->console);
+    page->failed = !ok;
+    diagnostics_free(&diagnostics);
+    buffer_free(&html);
+    buffer_free(&json);
+}
+
+void status_page_update(StatusPage *page, const Coordinator *coordinator, const Evaluations *evaluations, double now)
+{
+    int state = (int)coordinator->sum.phase * 4096 + sum_round_answers(&coordinator->sum) * 8 + coordinator->holds * 4 +
+                coordinator->said_waiting * 2 + coordinator_is_done(coordinator);
+    bool changed = state != page->state || coordinator->model.round != page->round;
+    if (coordinator->model.round != page->seen) page->ended[page->rounds_seen++ % STATUS_TIMED_ROUNDS] = now;
+    page->seen = coordinator->model.round;
+    if (!page->ends && now - page->written < (changed ? often : seldom)) return;
+    Status status = {.coordinator = coordinator, .evaluations = evaluations, .ends = page->ends, .now = now};
+    read_log(&status, page->log);
+    time_rounds(&status, page);
+    write_both(page, &status);
+    plot_log_free(&status.rounds);
+    page->state = state;
+    page->round = coordinator->model.round;
+    page->written = now;
+}

@@ -1,0 +1,148 @@
+#include "driver/coordinate/steering.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "driver/coordinate/evaluator.h"
+#include "federation/model_history.h"
+
+static const FederationSteering *rules_of(const Steering *steering)
+{
+    return &steering->coordinator->federation->steering;
+}
+
+/* ---- The best round ---- */
+
+static void keep_best(Steering *steering)
+{
+    const Evaluations *evaluations = &steering->evaluations;
+    if (!rules_of(steering)->best || !evaluations->count) return;
+    char *path = model_history_path(steering->directory, evaluations->items[evaluations->best].round);
+    const char *unfinished = arena_format(&steering->arena, "%s.unfinished", steering->best_path);
+    unlink(unfinished);
+    if (link(path, unfinished) != 0 || rename(unfinished, steering->best_path) != 0)
+        coordinator_say(steering->coordinator, "warning: %s cannot be written\n", steering->best_path);
+    unlink(unfinished);
+    free(path);
+}
+
+static void end_early(Steering *steering)
+{
+    Coordinator *coordinator = steering->coordinator;
+    const Evaluations *evaluations = &steering->evaluations;
+    if (!evaluations_are_over(evaluations) || coordinator->rounds <= coordinator->model.round) return;
+    coordinator->rounds = coordinator->model.round;
+    coordinator_say(coordinator,
+                    "the federation ends after round %" PRId64 ": the %s has not been better than after round %" PRId64
+                    " in %" PRId64 " evaluations\n",
+                    coordinator->rounds, evaluation_metrics[evaluations->metric],
+                    evaluations->items[evaluations->best].round, evaluations->patience);
+}
+
+/* ---- Evaluations ---- */
+
+static void say_evaluation(const Steering *steering, const Evaluation *evaluation)
+{
+    const Evaluations *evaluations = &steering->evaluations;
+    Buffer line = {0};
+    for (int m = 0; m < EVALUATION_METRICS; m++)
+        if (!isnan(evaluation->values[m]))
+            text_format(&line, "%s%s %.4f", line.size ? ", " : "", evaluation_metrics[m], evaluation->values[m]);
+    bool best = evaluations->items[evaluations->best].round == evaluation->round;
+    coordinator_say(steering->coordinator, "model after round %" PRId64 ": %s%s\n", evaluation->round,
+                    buffer_text(&line), best ? ": the best so far" : "");
+    buffer_free(&line);
+}
+
+static void take_evaluation(Steering *steering, bool ok, Evaluation *evaluation)
+{
+    Diagnostics diagnostics = {0};
+    evaluation->round = steering->evaluating;
+    if (!ok) {
+        coordinator_say(steering->coordinator, "warning: the model after round %" PRId64 " could not be evaluated\n",
+                        evaluation->round);
+        return;
+    }
+    evaluations_add(&steering->evaluations, evaluation);
+    if (!evaluations_write(&steering->evaluations, steering->evaluations_path, &diagnostics) &&
+        steering->coordinator->console)
+        diagnostics_print(&diagnostics, steering->coordinator->console);
+    diagnostics_free(&diagnostics);
+    say_evaluation(steering, evaluation);
+    if (steering->evaluations.items[steering->evaluations.best].round == evaluation->round) keep_best(steering);
+    end_early(steering);
+}
+
+static bool is_due(const Steering *steering)
+{
+    const Coordinator *coordinator = steering->coordinator;
+    int64_t round = coordinator->model.round;
+    return rules_of(steering)->data && coordinator->durable && steering->evaluating != round &&
+           (round % rules_of(steering)->every == 0 || round >= coordinator->rounds) &&
+           !evaluations_of(&steering->evaluations, round);
+}
+
+static void watch_evaluation(Steering *steering, bool waits)
+{
+    Evaluation evaluation;
+    bool ok;
+    if (steering->process > 0 && evaluator_ended(steering->process, steering->directory, waits, &ok, &evaluation)) {
+        steering->process = 0;
+        take_evaluation(steering, ok, &evaluation);
+    }
+    if (steering->process <= 0 && is_due(steering)) {
+        char *path = model_history_path(steering->directory, steering->coordinator->model.round);
+        steering->evaluating = steering->coordinator->model.round;
+        steering->process = evaluator_begin(steering->directory, path);
+        free(path);
+    }
+    steering->coordinator->holds = steering->process > 0;
+}
+
+static void observe(void *observer, double now)
+{
+    Steering *steering = observer;
+    watch_evaluation(steering, false);
+    status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
+}
+
+/* ---- Opening ---- */
+
+bool steering_open(Steering *steering, Coordinator *coordinator, const char *log, Diagnostics *diagnostics)
+{
+    const char *directory = coordinator->directory;
+    const FederationSteering *rules = &coordinator->federation->steering;
+    *steering = (Steering){.coordinator = coordinator, .directory = directory, .log = log, .evaluating = -1};
+    steering->evaluations.metric = rules->best ? evaluation_metric(rules->best) : EVALUATION_LOSS;
+    steering->evaluations.patience = rules->patience;
+    steering->evaluations_path = arena_format(&steering->arena, "%s/evaluations.csv", directory);
+    steering->best_path = arena_format(&steering->arena, "%s/best.safetensors", directory);
+    file_remove_unfinished(steering->evaluations_path);
+    status_page_open(&steering->page, directory, log);
+    if (rules->data &&
+        !evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round, diagnostics))
+        return false;
+    end_early(steering);
+    coordinator->observe = observe;
+    coordinator->observer = steering;
+    return true;
+}
+
+void steering_close(Steering *steering, double now)
+{
+    if (!steering->coordinator) return;
+    bool done = coordinator_is_done(steering->coordinator);
+    if (steering->process > 0 && !done) kill(steering->process, SIGTERM); /* made again when it goes on */
+    if (steering->process > 0 && done) watch_evaluation(steering, true);
+    steering->page.ends = true;
+    status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
+    steering->coordinator->observe = NULL;
+    status_page_free(&steering->page);
+    evaluations_free(&steering->evaluations);
+    arena_free(&steering->arena);
+}

@@ -1,0 +1,26 @@
+/* What a coordinator does with the models of its rounds besides making them: evaluates them on its own data, keeps the
+ * best, ends when none gets better, and shows where things stand (status_page.h). */
+#ifndef DRIVER_COORDINATE_STEERING_H
+#define DRIVER_COORDINATE_STEERING_H
+
+#include "driver/coordinate/status_page.h"
+#include "federation/coordinator.h"
+#include "federation/evaluations.h"
+
+typedef struct Steering {
+    Coordinator *coordinator;
+    const char *directory, *log; /* log: of rounds */
+    Arena arena;
+    const char *evaluations_path, *best_path;
+    Evaluations evaluations;
+    pid_t process;      /* that evaluates; 0: none does */
+    int64_t evaluating; /* the round; with process 0 the last one that was tried, -1: none */
+    StatusPage page;
+} Steering;
+
+/* Reads what was evaluated so far and observes the coordinator from now on. Free it in any case. */
+bool steering_open(Steering *steering, Coordinator *coordinator, const char *log, Diagnostics *diagnostics);
+/* Waits for an evaluation that is being made, and shows the end. */
+void steering_close(Steering *steering, double now);
+
+#endif

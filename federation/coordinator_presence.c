@@ -1,0 +1,79 @@
+/* Which sites a round waits for. */
+#include <inttypes.h>
+
+#include "base/random.h"
+#include "federation/coordinator.h"
+
+bool presence_is_dropped(const Coordinator *coordinator, int site)
+{
+    int64_t most = coordinator->federation->drop_after;
+    return most > 0 && coordinator->sites[site].missed >= most;
+}
+
+/* A round does not wait for the offer of a site that is not there. */
+static bool is_there(const Coordinator *coordinator, int number)
+{
+    const KnownSite *site = &coordinator->sites[number];
+    return !site->left_out && !site->silent && (!presence_is_dropped(coordinator, number) || site->returned);
+}
+
+static uint64_t place_of(const Coordinator *coordinator, int site)
+{
+    Hash identity = coordinator->federation->compiled.identity;
+    RandomStream stream = random_stream(identity.high ^ identity.low, "sample");
+    uint64_t word = random_word(random_substream(stream, (uint64_t)coordinator->session_round), (uint64_t)site);
+    return word << 8 | (uint64_t)site;
+}
+
+bool presence_is_drawn(const Coordinator *coordinator, int site)
+{
+    const Federation *federation = coordinator->federation;
+    int before = 0;
+    if (!federation->sample || coordinator->sum.members[site].offered) return true;
+    for (int s = 0; s < federation->site_count; s++) {
+        if (s == site) continue;
+        bool offered = coordinator->sum.members[s].offered;
+        before += offered || (is_there(coordinator, s) && place_of(coordinator, s) < place_of(coordinator, site));
+    }
+    return before < federation->sample;
+}
+
+int presence_awaited(const Coordinator *coordinator)
+{
+    const SumRound *sum = &coordinator->sum;
+    int awaited = 0;
+    for (int s = 0; s < coordinator->federation->site_count; s++) {
+        bool offers = sum->phase == SUM_OFFERS && !sum_round_has_answered(sum, s);
+        bool is_gone = offers && (!is_there(coordinator, s) || !presence_is_drawn(coordinator, s));
+        awaited += !coordinator->sites[s].left_out && !is_gone && sum_round_is_in(sum, s);
+    }
+    return awaited;
+}
+
+void presence_note_silent(Coordinator *coordinator)
+{
+    for (int s = 0; s < coordinator->federation->site_count; s++)
+        coordinator->sites[s].silent |=
+            presence_is_drawn(coordinator, s) && !sum_round_has_answered(&coordinator->sum, s);
+}
+
+void presence_note_round(Coordinator *coordinator, int number, bool counted)
+{
+    KnownSite *site = &coordinator->sites[number];
+    const char *name = coordinator->federation->sites[number].name;
+    bool was_dropped = presence_is_dropped(coordinator, number);
+    if (counted) {
+        if (was_dropped) coordinator_say(coordinator, "site '%s' is back: rounds wait for it again\n", name);
+        site->missed = 0;
+        site->returned = site->tried = false;
+        return;
+    }
+    site->tried |= site->returned;
+    site->returned = false;
+    if (was_dropped || !(site->silent || presence_is_drawn(coordinator, number))) return;
+    site->missed++;
+    if (presence_is_dropped(coordinator, number))
+        coordinator_say(coordinator,
+                        "site '%s' has missed %" PRId64 " round%s: rounds do not wait for it until it is back\n", name,
+                        site->missed, site->missed == 1 ? "" : "s");
+}

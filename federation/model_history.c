@@ -1,0 +1,136 @@
+#include "federation/model_history.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/file.h"
+
+static const char name_form[] = "round-%" SCNd64 ".safetensors%n";
+
+char *model_history_path(const char *directory, int64_t round)
+{
+    Buffer path = {0};
+    buffer_print(&path, "%s/rounds/round-%06" PRId64 ".safetensors", directory, round);
+    return path.bytes;
+}
+
+/* Calls `visit` with every round that is kept. */
+static void for_each(const char *directory, void (*visit)(void *context, int64_t round), void *context)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/rounds", directory);
+    DIR *listing = opendir(path);
+    for (const struct dirent *entry; listing && (entry = readdir(listing));) {
+        int64_t round;
+        int used = 0;
+        if (sscanf(entry->d_name, name_form, &round, &used) == 1 && used && !entry->d_name[used]) visit(context, round);
+    }
+    if (listing) closedir(listing);
+}
+
+typedef struct Pruning {
+    const char *directory;
+    int64_t first, last; /* that stay */
+} Pruning;
+
+static void prune(void *context, int64_t round)
+{
+    const Pruning *pruning = context;
+    if (round >= pruning->first && round <= pruning->last) return;
+    char *path = model_history_path(pruning->directory, round);
+    unlink(path);
+    free(path);
+}
+
+bool model_history_keep(const char *directory, int64_t round, int64_t keep, Diagnostics *diagnostics)
+{
+    Arena names = {0};
+    const char *folder = arena_format(&names, "%s/rounds", directory);
+    const char *model = arena_format(&names, "%s/model.safetensors", directory);
+    const char *unfinished = arena_format(&names, "%s/unfinished", folder);
+    char *path = model_history_path(directory, round);
+    bool ok = mkdir(folder, 0777) == 0 || errno == EEXIST;
+    unlink(unfinished);
+    ok = ok && link(model, unfinished) == 0 && rename(unfinished, path) == 0;
+    if (!ok) file_error(diagnostics, path, "cannot write");
+    unlink(unfinished); /* rename leaves two names of one file as they are */
+    if (ok) for_each(directory, prune, &(Pruning){directory, round - keep + 1, round});
+    free(path);
+    arena_free(&names);
+    return ok;
+}
+
+/* ---- Going back ---- */
+
+typedef struct Listing {
+    int64_t rounds[256];
+    int count;
+} Listing;
+
+static void list(void *context, int64_t round)
+{
+    Listing *listing = context;
+    if (listing->count == sizeof listing->rounds / sizeof *listing->rounds) return;
+    int at = listing->count++;
+    for (; at > 0 && listing->rounds[at - 1] > round; at--) listing->rounds[at] = listing->rounds[at - 1];
+    listing->rounds[at] = round;
+}
+
+static bool refuse(const char *directory, int64_t round, Diagnostics *diagnostics)
+{
+    Listing listing = {.count = 0};
+    Buffer kept = {0};
+    for_each(directory, list, &listing);
+    for (int i = 0; i < listing.count; i++) buffer_print(&kept, "%s%" PRId64, i ? ", " : "", listing.rounds[i]);
+    Arena text = {0};
+    const char *hint =
+        listing.count
+            ? arena_format(&text, "rounds kept: %s; keep: N in federation.yaml keeps more of them", buffer_text(&kept))
+            : "keep: N in federation.yaml keeps the models of the last N rounds";
+    bool ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), hint,
+                                "has no model after round %" PRId64 " any more: it was pruned, or never made", round);
+    buffer_free(&kept);
+    arena_free(&text);
+    return ok;
+}
+
+static bool go_back(GlobalModel *now, const Federation *federation, const char *directory, const char *model,
+                    const char *path, Diagnostics *diagnostics)
+{
+    GlobalModel then;
+    bool ok = global_model_open_file(&then, federation->compiled.identity, path, outer_moments(federation->outer.kind),
+                                     diagnostics);
+    if (ok && then.round >= now->round)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "leave --from-round out to go on",
+                               "is at the model after round %" PRId64 ": there is nothing to go back over", now->round);
+    if (ok) {
+        then.branch = now->branch + 1;
+        then.spent = now->spent;
+        ok = global_model_write(&then, model, diagnostics);
+    }
+    global_model_free(&then);
+    return ok;
+}
+
+bool model_history_go_back(const Federation *federation, const char *directory, int64_t round, Diagnostics *diagnostics)
+{
+    GlobalModel now;
+    Arena names = {0};
+    const char *model = arena_format(&names, "%s/model.safetensors", directory);
+    char *path = model_history_path(directory, round);
+    bool ok = access(path, F_OK) == 0 || refuse(directory, round, diagnostics);
+    if (ok) {
+        ok = global_model_open_file(&now, federation->compiled.identity, model, 0, diagnostics) &&
+             go_back(&now, federation, directory, model, path, diagnostics);
+        global_model_free(&now);
+    }
+    free(path);
+    arena_free(&names);
+    return ok;
+}

@@ -1,0 +1,240 @@
+/* Who is in a round and what becomes of the updates: samples, sites that are started again, rules that one site cannot
+ * spoil, rounds gone back over, and warnings. */
+#include <math.h>
+
+#include "base/file.h"
+#include "federation/jumps.h"
+#include "federation/model_history.h"
+#include "federation/robust.h"
+#include "tests/federation/round_world.h"
+
+static World world;
+
+static void turns_until(int64_t round)
+{
+    for (int turn = 0; world.coordinator.model.round < round; turn++) {
+        if (turn > 100000) fail_msg("no round %d: %s", (int)round, world.said);
+        step(&world.sites[turn % world.federation.site_count]);
+        world.now += 0.01;
+        coordinator_tick(&world.coordinator, world.now);
+    }
+    fflush(world.console);
+}
+
+/* Which sites were in the round that has ended last. */
+static int counted_in(int64_t round, bool in[][MOST])
+{
+    int count = 0;
+    for (int s = 0; s < world.federation.site_count; s++) {
+        in[round - 1][s] = world.coordinator.model.counted[s] == round;
+        count += in[round - 1][s];
+    }
+    return count;
+}
+
+static void each_round_has_its_sample(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 12 };
+    for (int secure = 0; secure < 2; secure++) {
+        bool in[ROUNDS][MOST] = {{false}};
+        int times[MOST] = {0};
+        start(&world, 6, secure, OUTER_AVERAGE, ROUNDS, 1);
+        world.federation.sample = secure ? 5 : 2;
+        world.federation.least = secure ? 5 : 2;
+        world.coordinator.sum.least = world.federation.least;
+        for (int64_t round = 1; round <= ROUNDS; round++) {
+            turns_until(round);
+            assert_int_equal(counted_in(round, in), world.federation.sample);
+            for (int s = 0; s < 6; s++) times[s] += in[round - 1][s];
+        }
+        expect_model(&world, in);
+        for (int s = 0; s < 6; s++) assert_true(times[s] > 0 && (secure || times[s] < ROUNDS));
+        for (int s = 0; s < 6; s++)
+            assert_int_equal(world.coordinator.sites[s].missed, 0); /* not drawn is not missed */
+        stop(&world);
+    }
+}
+
+/* One that is drawn and not there costs its timeout; then another one is drawn instead. */
+static void another_site_is_drawn_for_one_that_is_gone(void **state)
+{
+    (void)state;
+    start(&world, 4, false, OUTER_AVERAGE, 1, 1);
+    world.federation.sample = world.federation.least = world.coordinator.sum.least = 2;
+    for (int s = 0; s < 4; s++) step(&world.sites[s]);
+    int drawn[2], count = 0;
+    for (int s = 0; s < 4; s++)
+        if (world.coordinator.sum.members[s].offered && count < 2) drawn[count++] = s;
+    assert_int_equal(count, 2);
+    stop(&world);
+    start(&world, 4, false, OUTER_AVERAGE, 1, 1);
+    world.federation.sample = world.federation.least = world.coordinator.sum.least = 2;
+    world.sites[drawn[0]].gone = true;
+    double since = world.now;
+    turns_until(1);
+    assert_true(world.now - since > 60 && world.now - since < 70);
+    assert_int_equal(world.coordinator.model.counted[drawn[0]], 0);
+    assert_int_equal(world.coordinator.model.counted[drawn[1]], 1);
+    stop(&world);
+}
+
+/* Killed after its shares and started again at once: it is in the sum, as one that was only slow would be. */
+static void a_site_that_is_started_again_in_a_meeting_is_in_the_round(void **state)
+{
+    (void)state;
+    bool in[1][MOST];
+    all_in(in, 1);
+    start(&world, 4, true, OUTER_AVERAGE, 1, 1);
+    while (world.coordinator.sum.phase < SUM_VALUES)
+        for (int s = 0; s < 4; s++) step(&world.sites[s]);
+    meeting_close(&world.sites[2].meeting);
+    world.sites[2].meets = false;
+    step(&world.sites[2]);
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "round 1 begins anew: site 'lima' was started again"));
+    turns_until(1);
+    expect_model(&world, in);
+    stop(&world);
+}
+
+/* One of five sends nonsense. */
+static void one_site_does_not_spoil_a_robust_step(void **state)
+{
+    (void)state;
+    for (RobustRule rule = ROBUST_MEDIAN; rule <= ROBUST_TRIMMED; rule++) {
+        start(&world, 5, false, OUTER_AVERAGE, 1, 1);
+        world.federation.robust = rule;
+        sum_round_keep(&world.coordinator.sum);
+        for (int s = 0; s < 5; s++) {
+            begin_meeting(&world.sites[s], 0);
+            for (int i = 0; i < ELEMENTS; i++) world.sites[s].update[i] = s == 3 ? 1e4f : (float)(s + 1) / 16;
+            assert_true(fixed_point_exponent(world.sites[s].update, ELEMENTS, world.sites[s].meeting.weight,
+                                             &world.sites[s].meeting.exponent));
+        }
+        turns_until(1);
+        /* 1, 2, 3, 5 sixteenths and 1e4: the median is 3 sixteenths; without the lowest and the highest (2 + 3 + 5) / 3. */
+        float expected = rule == ROBUST_MEDIAN ? 3.0f / 16 : 10.0f / 3 / 16;
+        for (int i = 0; i < ELEMENTS; i++)
+            assert_true(fabsf((float)i / 32 - final_values(&world)[i] - expected) < 1e-2f);
+        stop(&world);
+    }
+}
+
+/* Back to a round that is kept: sites that were beyond it take its model, and the rounds are those of the branch. */
+static void a_coordinator_goes_back_to_a_round_that_it_kept(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    float after_two[ELEMENTS];
+    start(&world, 3, true, OUTER_NESTEROV, 6, 1);
+    world.federation.steering.keep = 3;
+    turns_until(2);
+    memcpy(after_two, final_values(&world), sizeof after_two);
+    turns_until(4);
+    coordinator_free(&world.coordinator);
+    assert_false(model_history_go_back(&world.federation, ".", 1, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "has no model after round 1 any more");
+    diagnostics = (Diagnostics){0};
+    assert_false(model_history_go_back(&world.federation, ".", 1, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "rounds kept: 2, 3, 4");
+    diagnostics = (Diagnostics){0};
+    assert_false(model_history_go_back(&world.federation, ".", 4, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "there is nothing to go back over");
+    diagnostics = (Diagnostics){0};
+    assert_true(model_history_go_back(&world.federation, ".", 2, &diagnostics));
+    assert_true(coordinator_open(&world.coordinator, &world.federation, ".", world.console, NULL, &diagnostics));
+    assert_int_equal(world.coordinator.model.round, 2);
+    assert_int_equal(world.coordinator.model.branch, 1);
+    assert_int_equal(world.coordinator.model.spent, 4); /* privacy is spent on all of them */
+    assert_memory_equal(final_values(&world), after_two, sizeof after_two);
+    turns_until(6);
+    assert_int_equal(world.coordinator.model.spent, 8);
+    stop(&world);
+}
+
+/* A site that was away while the coordinator went back is at the same round of another branch: it offers nothing. */
+static void a_round_of_another_branch_is_another_round(void **state)
+{
+    (void)state;
+    start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+    world.coordinator.model.branch = 1;
+    begin_meeting(&world.sites[0], 0);
+    assert_int_equal(meeting_step(&world.sites[0].meeting), MEETING_OVER);
+    assert_int_equal(world.sites[0].meeting.said.branch, 1);
+    assert_false(world.coordinator.sum.members[0].offered);
+    world.sites[0].meeting.branch = 1;
+    assert_int_equal(meeting_step(&world.sites[0].meeting), MEETING_GOES_ON);
+    stop(&world);
+}
+
+/* Rounds that no other one is better than are the last ones: sites learn it wherever they are. */
+static void a_federation_that_ends_early_ends_for_all(void **state)
+{
+    (void)state;
+    start(&world, 3, true, OUTER_AVERAGE, 5, 1);
+    turns_until(2);
+    for (int s = 0; s < 3; s++) begin_meeting(&world.sites[s], 2);
+    world.coordinator.rounds = 2;
+    assert_true(coordinator_is_done(&world.coordinator));
+    assert_int_equal(meeting_step(&world.sites[1].meeting), MEETING_OVER);
+    assert_int_equal(world.sites[1].meeting.said.rounds, 2);
+    stop(&world);
+}
+
+/* While it is not known how good the last model is, no other round ends. */
+static void a_round_waits_for_what_is_learned_of_the_last(void **state)
+{
+    (void)state;
+    for (int secure = 0; secure < 2; secure++) {
+        start(&world, 3, secure, OUTER_AVERAGE, 1, 1);
+        world.coordinator.holds = true;
+        for (int turn = 0; turn < 300; turn++) step(&world.sites[turn % 3]);
+        assert_int_equal(world.coordinator.model.round, 0);
+        world.coordinator.holds = false;
+        turns_until(1);
+        assert_false(world.coordinator.holds);
+        stop(&world);
+    }
+}
+
+static void what_jumps_is_named(void **state)
+{
+    (void)state;
+    JumpWatch watch = {.count = 0};
+    const double calm[] = {1, 1.2, 0.9, 1.1};
+    for (int i = 0; i < 4; i++) assert_true(jump_watch(&watch, calm[i]) == 0);
+    assert_true(jump_watch(&watch, 9) == 0);
+    double times = jump_watch(&watch, 110);
+    assert_true(fabs(times - 100) < 1e-9);         /* the median of 0.9, 1, 1.1, 1.2 and 9 is 1.1 */
+    assert_true(jump_watch(&watch, 110) == times); /* it is no measure for the next */
+    start(&world, 3, true, OUTER_AVERAGE, 6, 1);
+    for (int64_t round = 0; round < 5; round++) {
+        for (int s = 0; s < 3; s++) {
+            begin_meeting(&world.sites[s], round);
+            if (round == 4 && s == 1) world.sites[s].meeting.metrics.loss = 77;
+            if (round == 4 && s == 2) world.sites[s].meeting.exponent += 5;
+        }
+        turns_until(round + 1);
+    }
+    assert_non_null(strstr(world.said, "warning: round 5: the loss of site 'oslo' is 77, 128 times the median"));
+    assert_non_null(strstr(world.said, "warning: round 5: the largest change of site 'lima' is about 32 times"));
+    assert_null(strstr(world.said, "site 'paris' is"));
+    stop(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_round_has_its_sample),
+        TEST(another_site_is_drawn_for_one_that_is_gone),
+        TEST(a_site_that_is_started_again_in_a_meeting_is_in_the_round),
+        TEST(one_site_does_not_spoil_a_robust_step),
+        TEST(a_coordinator_goes_back_to_a_round_that_it_kept),
+        TEST(a_round_of_another_branch_is_another_round),
+        TEST(a_federation_that_ends_early_ends_for_all),
+        TEST(a_round_waits_for_what_is_learned_of_the_last),
+        TEST(what_jumps_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
