@@ -61,7 +61,7 @@ static void build(Kernel *kernel, int form, int64_t k, int64_t n, int64_t m)
     else
         kernel_store(kernel, out, sum);
     kernel_canonicalize(kernel);
-    if (bf16) kernel_round_factors(kernel);
+    if (bf16) kernel_set_precision(kernel, PRODUCTS_BF16);
 }
 
 /* Memory as the runtime allocates it. */

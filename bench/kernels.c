@@ -239,7 +239,7 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     StageCode code;
     LocalProgram program;
     Execution execution;
-    StageIndex *index = stage_index_create(&model.graph, model.bf16_products);
+    StageIndex *index = stage_index_create(&model.graph, model.precision);
     stage_build_indexed(&code, index, 0, model.graph.layer_count - 1, STAGE_PLAIN);
     stage_index_free(index);
     code.stage.slot_count = 1;
@@ -266,7 +266,7 @@ static bool read_option(const char *name, const char *value, ModelOptions *optio
 {
     int number = atoi(value);
     if (strcmp(name, "--precision") == 0)
-        options->bf16 = strcmp(value, "bf16") == 0;
+        options->precision = strcmp(value, "bf16") == 0 ? PRODUCTS_BF16 : PRODUCTS_F32;
     else if (strcmp(name, "--dropout") == 0)
         options->import.dropout_given = true, options->import.dropout = atof(value);
     else if (strcmp(name, "--no-prune") == 0)

@@ -66,9 +66,11 @@ static bool splitting_pays(const AmxPlan *plan)
 
 bool amx_plan(AmxPlan *plan, const Kernel *kernel, const Target *target)
 {
+    static const int parts[] = {[PRODUCTS_F32] = AMX_MAX_PARTS, [PRODUCTS_BF16] = 1, [PRODUCTS_BF16X3] = 2};
+    static const double rates[] = {[PRODUCTS_F32] = 250, [PRODUCTS_BF16] = 1500, [PRODUCTS_BF16X3] = 450};
     *plan = (AmxPlan){0};
     if (target->bf16 != BF16_TILES || !kernel_match_gemm(kernel, &plan->match)) return false;
-    plan->parts = plan->match.bf16 ? 1 : AMX_MAX_PARTS;
+    plan->parts = parts[plan->match.precision];
     if (!factor_is_known(kernel->operands[plan->match.a].dtype) ||
         !factor_is_known(kernel->operands[plan->match.b].dtype))
         return false;
@@ -80,7 +82,7 @@ bool amx_plan(AmxPlan *plan, const Kernel *kernel, const Target *target)
     choose_blocks(plan, target);
     choose_units(plan, kernel);
     choose_scratch(plan);
-    double rate = plan->parts > 1 ? 250 : 1500; /* floating-point operations per nanosecond */
-    plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
+    /* Floating-point operations per nanosecond. */
+    plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rates[plan->match.precision]);
     return true;
 }

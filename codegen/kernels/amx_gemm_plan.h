@@ -12,7 +12,7 @@ enum {
 
 typedef struct AmxPlan {
     KernelGemm match;
-    int parts; /* of every factor: 1 if it is rounded, 3 if it is split */
+    int parts; /* of every factor: 1 if it is rounded, 3 if it is split, 2 if it is split and the rest left out */
     int64_t rows, columns, depth;
     int vectors;          /* blocks of B in a panel */
     int tile_rows;        /* rows multiplied at a time */

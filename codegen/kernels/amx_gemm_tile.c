@@ -87,10 +87,18 @@ static void tiles_product(AmxPanel *panel)
     }
 }
 
-/* The products of parts that count, neighbours with one part in common, small ones first. */
+/* The products of parts that count, by the number of parts: neighbours have one part in common, small ones come first
+ * where all of a float32 counts. */
 static const struct {
-    int a, b;
-} split_products[] = {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}};
+    int count;
+    struct {
+        int a, b;
+    } of[6];
+} products_of_parts[] = {
+    [1] = {1, {{0, 0}}},
+    [2] = {3, {{1, 0}, {0, 0}, {0, 1}}},
+    [3] = {6, {{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}},
+};
 
 /* The sums of the next tile of rows, which follow this one's: a share of their lines for every step of k. */
 static void prefetch_sums(AmxPanel *panel, Ir sums, Ir offset)
@@ -165,9 +173,9 @@ static void tiles_multiply(AmxPanel *panel, Ir a, Ir b, Ir sums)
     if (plan->sum_bytes) prefetch_sums(panel, sums, loop.index);
     prefetch_next_panel(panel, loop.index);
     prefetch_streams(panel, loop.index);
-    int products = plan->parts > 1 ? (int)(sizeof split_products / sizeof *split_products) : 1;
+    int products = products_of_parts[plan->parts].count;
     for (int p = 0, a_part = -1, b_part = -1; p < products; p++) {
-        int next_a = plan->parts > 1 ? split_products[p].a : 0, next_b = plan->parts > 1 ? split_products[p].b : 0;
+        int next_a = products_of_parts[plan->parts].of[p].a, next_b = products_of_parts[plan->parts].of[p].b;
         if (next_a != a_part) tiles_load(panel, FIRST_A, A_TILES, next_a, a, loop.index, line);
         if (next_b != b_part) tiles_load(panel, FIRST_B, panel->vectors, next_b, b, loop.index, line);
         a_part = next_a, b_part = next_b;

@@ -164,6 +164,7 @@ static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
     case KERNEL_ADD: return emit_fadd(emit, a, b);
     case KERNEL_SUBTRACT: return emit_fsub(emit, a, b);
     case KERNEL_MULTIPLY: return emit_fmul(emit, a, b);
+    case KERNEL_MULTIPLY_BF16X3: return emit_fmul(emit, a, b);
     case KERNEL_MULTIPLY_BF16: return emit_fmul(emit, arithmetic_round_bf16(emit, a), arithmetic_round_bf16(emit, b));
     case KERNEL_DIVIDE: return LLVMBuildFDiv(builder, a, b, "");
     case KERNEL_REMAINDER: return emit_library_call(emit, "fmod", (Ir[]){a, b}, 2);

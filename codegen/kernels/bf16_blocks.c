@@ -2,7 +2,10 @@
  * contiguous in memory is read, and transposed where the block wants the other. */
 #include "codegen/kernels/bf16_blocks.h"
 
-enum { LANES = 16 };
+enum {
+    LANES = 16,
+    WHOLE_PARTS = 3 /* they add up to a float32 */
+};
 
 /* The last two only of the function for the rest. */
 enum { REORDER_SOURCE, REORDER_TARGET, REORDER_EXTENT, REORDER_DEPTH, REORDER_ROW, REORDER_K, REORDER_PARAMETERS };
@@ -174,9 +177,9 @@ static void reorder_split(const BlockReorder *reorder, Ir *floats, Ir block)
     for (int i = 0; i < LANES; i++) {
         Ir low = floats[low_of_line(reorder->lines_along_k, i)], high = floats[high_of_line(reorder->lines_along_k, i)];
         for (int part = 0; part < reorder->layout->parts; part++) {
-            bool last = part == reorder->layout->parts - 1; /* of 8 bits, whole */
-            Ir a = LLVMBuildBitCast(builder, last ? low : split_leading(reorder, &low), halves, "");
-            Ir b = LLVMBuildBitCast(builder, last ? high : split_leading(reorder, &high), halves, "");
+            bool whole = part == WHOLE_PARTS - 1; /* of 8 bits */
+            Ir a = LLVMBuildBitCast(builder, whole ? low : split_leading(reorder, &low), halves, "");
+            Ir b = LLVMBuildBitCast(builder, whole ? high : split_leading(reorder, &high), halves, "");
             store_line(reorder, block, part, i, pairs(reorder, a, b, 2, reorder->lines_along_k));
         }
     }

@@ -133,8 +133,9 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     if (plan->rows < GEMM_LEAST_ROWS_BY_COLUMNS && b_along_k &&
         stride_of(kernel, plan->match.b, plan->match.column_axis) != 1)
         return false;
-    plan->rounds_a = plan->match.bf16 && kernel->operands[plan->match.a].dtype != DTYPE_BF16;
-    plan->rounds_b = plan->match.bf16 && kernel->operands[plan->match.b].dtype != DTYPE_BF16;
+    bool rounds = plan->match.precision == PRODUCTS_BF16;
+    plan->rounds_a = rounds && kernel->operands[plan->match.a].dtype != DTYPE_BF16;
+    plan->rounds_b = rounds && kernel->operands[plan->match.b].dtype != DTYPE_BF16;
     find_epilogue(plan, kernel);
     choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
     choose_reordering(plan, kernel, target);

@@ -61,7 +61,7 @@ static void plan_kernel(KernelPlan *plan, const Kernel *kernel, const Target *ta
         set_units(compiled, &plan->gemm.units);
         compiled->nanoseconds = plan->gemm.nanoseconds;
         compiled->scratch_bytes = plan->gemm.b_bytes + plan->gemm.a_bytes + plan->gemm.sum_bytes;
-        compiled->emulates_bf16 = plan->gemm.match.bf16;
+        compiled->precision = plan->gemm.match.precision;
     } else {
         plan->kind = PLAN_LOOP;
         loop_plan(&plan->loop, kernel, target);
@@ -220,12 +220,19 @@ KernelCacheOptions kernel_cache_defaults(Arena *arena)
     return options;
 }
 
+/* Where products run on units for float32 for lack of others. */
 static void warn_of_emulation(const CompiledKernels *compiled, Diagnostics *diagnostics)
 {
     const Target *target = compiled->target;
-    bool emulates = false;
-    for (size_t i = 0; i < compiled->count; i++) emulates |= compiled->kernels[i].emulates_bf16;
-    if (emulates && !target->bf16)
+    bool computes[PRODUCTS_BF16X3 + 1] = {0};
+    for (size_t i = 0; i < compiled->count; i++) computes[compiled->kernels[i].precision] = true;
+    if (computes[PRODUCTS_BF16X3] && target->bf16 != BF16_TILES)
+        diagnostics_warning(
+            diagnostics, PLACE_NONE, NULL,
+            "%s (%s) has no AMX and multiplies float32 faster than three times bf16: --precision bf16x3 "
+            "computes as f32 there",
+            target->cpu, target->triple);
+    if (computes[PRODUCTS_BF16] && !target->bf16)
         diagnostics_warning(diagnostics, PLACE_NONE, "--precision f32 is faster there",
                             "%s (%s) has no instructions for bf16: they are emulated", target->cpu, target->triple);
 }

@@ -17,12 +17,12 @@
 typedef struct CompiledKernel {
     Hash hash;
     char symbol[40];
-    int64_t units;        /* of work; 0: nothing to do */
-    UnitAxis first_axis;  /* along which units are numbered first; step 0: none */
-    int64_t nanoseconds;  /* of all of it on one thread, roughly */
-    size_t scratch_bytes; /* per thread */
-    bool emulates_bf16;   /* multiplies factors rounded to bf16 by float32 instructions */
-    bool uses_tiles;      /* AMX: the process must have asked for them (runtime/program/tiles.h) */
+    int64_t units;              /* of work; 0: nothing to do */
+    UnitAxis first_axis;        /* along which units are numbered first; step 0: none */
+    int64_t nanoseconds;        /* of all of it on one thread, roughly */
+    size_t scratch_bytes;       /* per thread */
+    ProductPrecision precision; /* of a product on units for float32; else PRODUCTS_F32 */
+    bool uses_tiles;            /* AMX: the process must have asked for them (runtime/program/tiles.h) */
     Buffer object;
 } CompiledKernel;
 

@@ -1,4 +1,4 @@
-/* Matrix products of factors that are to be rounded to bf16 (KernelGemm.bf16), by VDPBF16PS, which adds the products
+/* Matrix products of factors that are to be rounded to bf16 (PRODUCTS_BF16), by VDPBF16PS, which adds the products
  * of two pairs to each of 16 sums; processors without it run codegen/kernels/gemm.h's code, which rounds the factors
  * as it reads them, those with AMX codegen/kernels/amx_gemm.h's.
  *

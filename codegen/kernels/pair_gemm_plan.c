@@ -52,7 +52,9 @@ static void choose_scratch(PairPlan *plan)
 bool pair_plan(PairPlan *plan, const Kernel *kernel, const Target *target)
 {
     *plan = (PairPlan){0};
-    if (target->bf16 != BF16_PAIRS || !kernel_match_gemm(kernel, &plan->match) || !plan->match.bf16) return false;
+    if (target->bf16 != BF16_PAIRS || !kernel_match_gemm(kernel, &plan->match) ||
+        plan->match.precision != PRODUCTS_BF16)
+        return false;
     if (!factor_is_known(kernel->operands[plan->match.a].dtype) ||
         !factor_is_known(kernel->operands[plan->match.b].dtype))
         return false;

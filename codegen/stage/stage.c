@@ -229,7 +229,7 @@ void stage_build(StageCode *code, Graph *graph, int first_layer, int last_layer)
 
 void stage_build_as(StageCode *code, Graph *graph, int first_layer, int last_layer, StageForm form)
 {
-    StageIndex *index = stage_index_create(graph, false);
+    StageIndex *index = stage_index_create(graph, PRODUCTS_F32);
     stage_build_indexed(code, index, first_layer, last_layer, form);
     stage_index_free(index);
 }

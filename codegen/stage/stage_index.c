@@ -89,10 +89,10 @@ static int64_t index_limit(const Graph *graph, ValueId input)
     return limit;
 }
 
-StageIndex *stage_index_create(Graph *graph, bool bf16_products)
+StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
 {
     StageIndex *index = memory_allocate(sizeof *index);
-    *index = (StageIndex){.graph = graph, .bf16_products = bf16_products};
+    *index = (StageIndex){.graph = graph, .precision = precision};
     size_t values = graph->value_count;
     index->exempt = arena_new_array(&index->arena, unsigned char, values);
     index->numbers = arena_new_array(&index->arena, ParameterNumber, values);

@@ -4,6 +4,7 @@
 #define CODEGEN_STAGE_STAGE_INDEX_H
 
 #include "graph/graph.h"
+#include "graph/kernel/kernel.h"
 
 /* Which parameter of the model a value is, and which of its uses. */
 typedef struct ParameterNumber {
@@ -29,11 +30,11 @@ typedef struct StageIndex {
     unsigned char *exempt;    /* [value]: of a parameter, SkyParameter.decay_exempt_class */
     ParameterNumber *numbers; /* [value] */
     int64_t *index_limit;     /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
-    bool bf16_products;       /* stages round the factors of matrix products to bf16 */
+    ProductPrecision precision;
 } StageIndex;
 
 /* The graph must not change while the index is in use. */
-StageIndex *stage_index_create(Graph *graph, bool bf16_products);
+StageIndex *stage_index_create(Graph *graph, ProductPrecision precision);
 void stage_index_free(StageIndex *index);
 
 #endif

@@ -8,7 +8,7 @@
 const Kernel *stage_intern_kernel(StageBuilder *builder, Kernel *kernel)
 {
     kernel_canonicalize(kernel);
-    if (builder->index->bf16_products) kernel_round_factors(kernel);
+    kernel_set_precision(kernel, builder->index->precision);
     kernel_verify(kernel);
     Hash hash = kernel_hash(kernel);
     for (size_t i = 0; i < builder->kernel_count; i++)

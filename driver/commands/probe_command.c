@@ -50,7 +50,7 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
     Graph *graph = &probe->planned.model.graph;
-    StageIndex *index = stage_index_create(graph, probe->planned.model.bf16_products);
+    StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
     bool ok = true;
     for (int layer = 0; ok && layer < graph->layer_count; layer++) {
         StageCode code;
@@ -66,7 +66,7 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
 static void list_works(Probe *probe, StageWorks *works)
 {
     Graph *graph = &probe->planned.model.graph;
-    StageIndex *index = stage_index_create(graph, probe->planned.model.bf16_products);
+    StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
     *works = (StageWorks){0};
     for (int layer = 0; layer < graph->layer_count; layer++) {
         StageCode code;

@@ -91,7 +91,7 @@ void local_program_create(LocalProgram *program, const TrainingModel *model, con
 
 void local_program_build(LocalProgram *program, StageCode *code, TrainingModel *model)
 {
-    StageIndex *index = stage_index_create(&model->graph, model->bf16_products);
+    StageIndex *index = stage_index_create(&model->graph, model->precision);
     stage_build_indexed(code, index, 0, model->graph.layer_count - 1, STAGE_PLAIN);
     stage_index_free(index);
     code->stage.slot_count = 1;

@@ -10,7 +10,7 @@
 static bool lines_vary(TrainingModel *model)
 {
     Graph *graph = &model->graph;
-    StageIndex *index = stage_index_create(graph, model->bf16_products);
+    StageIndex *index = stage_index_create(graph, model->precision);
     bool vary = true;
     for (int layer = 0; layer < graph->layer_count && vary; layer++) {
         StageCode code;

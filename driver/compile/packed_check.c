@@ -65,7 +65,8 @@ static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packi
     options.import.dropout_off = true;
     options.packing = (SkyPacking){0};
     options.want_loss = true;
-    options.train = options.differentiate = options.bf16 = false;
+    options.train = options.differentiate = false;
+    options.precision = PRODUCTS_F32;
     options.last_pass = NULL;
     options.logits = LOGITS_WHOLE; /* to compare */
     check->padded.microbatches = MICROBATCHES;

@@ -53,7 +53,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
         return false;
     planned->profiled = true;
     if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
-    if (!model_costs(&planned->costs, &planned->model.graph, planned->model.bf16_products, &planned->cluster,
+    if (!model_costs(&planned->costs, &planned->model.graph, planned->model.precision, &planned->cluster,
                      options->profile ? &planned->profile : NULL,
                      planned_model_name(&planned->model.graph.arena, planned->path),
                      hash_format(planned->model.imported.onnx.hash, hash),

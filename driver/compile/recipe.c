@@ -90,13 +90,14 @@ static Hash hash_weights(const SkyProgram *program, const StageCode *stages, siz
 static const char *describe_settings(const SkyProgram *program, Arena *arena, const TrainingModel *model,
                                      WeightInit init)
 {
+    static const char *const precisions[] = {"f32", "bf16", "bf16x3"};
     static const char *const names[SKY_OPTIMIZER_COUNT] = {"sgd", "momentum", "adam", "adamw", "lamb"};
     const SkyOptimizer *optimizer = &program->optimizer;
     return arena_format(
         arena,
         "%s--precision %s\n--optimizer %s:lr=%.15g,beta1=%.15g,beta2=%.15g,eps=%.15g,weight_decay=%.15g\n"
         "--clip %.15g\n--init %s\n--seed %llu\n",
-        model->settings, model->bf16_products ? "bf16" : "f32", names[optimizer->kind], optimizer->learning_rate,
+        model->settings, precisions[model->precision], names[optimizer->kind], optimizer->learning_rate,
         optimizer->beta1, optimizer->beta2, optimizer->epsilon, optimizer->weight_decay, program->clip,
         init.drawn ? arena_format(arena, "normal:%.6g", (double)init.deviation) : "none",
         (unsigned long long)program->seed);
@@ -114,7 +115,7 @@ SkyOptimizer recipe_optimizer(const TrainingModel *model)
 void recipe_describe(SkyProgram *program, Arena *arena, const TrainingModel *model, WeightInit init)
 {
     Hash hash = add_graph((Hash){0}, &model->graph);
-    hash = hash_extend(add_number(hash, model->bf16_products), &program->optimizer, sizeof program->optimizer);
+    hash = hash_extend(add_number(hash, model->precision), &program->optimizer, sizeof program->optimizer);
     program->recipe_hash = hash_text(add_double(hash, program->clip), arena);
     program->settings = describe_settings(program, arena, model, init);
 }

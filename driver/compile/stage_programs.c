@@ -88,7 +88,7 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
 {
     pipeline->stage_count = (size_t)plan->stage_count;
     pipeline->stages = arena_new_array(&pipeline->arena, StageCode, pipeline->stage_count);
-    StageIndex *index = stage_index_create(&model->graph, model->bf16_products);
+    StageIndex *index = stage_index_create(&model->graph, model->precision);
     bool ok = true;
     for (int s = 0; s < plan->stage_count; s++) {
         const PlanStage *planned = &plan->stages[s];

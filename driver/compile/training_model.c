@@ -122,7 +122,7 @@ static bool check_lengths_data(const TrainingModel *model, const char *path, Dia
 bool training_model_import(TrainingModel *model, const char *path, const ModelOptions *options,
                            Diagnostics *diagnostics)
 {
-    *model = (TrainingModel){.bf16_products = options->bf16, .low_rank_text = options->low_rank.text};
+    *model = (TrainingModel){.precision = options->precision, .low_rank_text = options->low_rank.text};
     Graph *source = &model->source;
     graph_init(source, path);
     model->settings = describe_settings(&source->arena, options);
@@ -153,8 +153,8 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
                                 .logits = options->logits,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
-                                .bf16 = options->bf16,
-                                .bf16_cuts = options->bf16 && !options->coded_cuts,
+                                .bf16 = options->precision == PRODUCTS_BF16,
+                                .bf16_cuts = options->precision == PRODUCTS_BF16 && !options->coded_cuts,
                                 .optimizer = options->train ? &model->optimizer : NULL};
     Folding folding = model->imported.folding;
     if (model->graph.values) graph_free(&model->graph);

@@ -6,6 +6,7 @@
 #include "driver/compile/low_rank_targets.h"
 #include "frontend/onnx/import.h"
 #include "graph/graph.h"
+#include "graph/kernel/kernel.h"
 #include "graph/ops/autodiff.h"
 #include "graph/passes/passes.h"
 
@@ -19,21 +20,21 @@ typedef struct LengthOptions {
 
 typedef struct ModelOptions {
     ImportOptions import;
-    LowRankSpec low_rank;      /* --lora */
-    uint64_t seed;             /* of the initial values of low-rank branches */
-    LengthOptions lengths;     /* the dimension is bound to the longest */
-    SkyPacking packing;        /* what was made of them (partitioner/planner/packing.h); slots 0: rows are padded */
-    const char *loss;          /* --loss; NULL: the default */
-    TextList no_gradient_rows; /* --no-gradient-row: NAME=INDEX each */
-    const char *optimizer;     /* --optimizer; NULL: adamw */
-    bool want_loss;            /* attach the loss */
-    bool differentiate;        /* gradients of all parameters (implies want_loss) */
-    bool train;                /* optimiser updates too */
-    bool bf16;                 /* factors of matrix products are rounded to bf16, and what is stored of activations */
-    bool coded_cuts;           /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
-    const char *last_pass;     /* stop after this pass (graph/passes/passes.h); NULL: run all */
-    LogitsForm logits;         /* --logits */
-    bool no_pruning;           /* compute every token, even if only one is read (graph/passes/prune.c) */
+    LowRankSpec low_rank;       /* --lora */
+    uint64_t seed;              /* of the initial values of low-rank branches */
+    LengthOptions lengths;      /* the dimension is bound to the longest */
+    SkyPacking packing;         /* what was made of them (partitioner/planner/packing.h); slots 0: rows are padded */
+    const char *loss;           /* --loss; NULL: the default */
+    TextList no_gradient_rows;  /* --no-gradient-row: NAME=INDEX each */
+    const char *optimizer;      /* --optimizer; NULL: adamw */
+    bool want_loss;             /* attach the loss */
+    bool differentiate;         /* gradients of all parameters (implies want_loss) */
+    bool train;                 /* optimiser updates too */
+    ProductPrecision precision; /* of matrix products; with bf16, what is stored of activations is rounded too */
+    bool coded_cuts;            /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
+    const char *last_pass;      /* stop after this pass (graph/passes/passes.h); NULL: run all */
+    LogitsForm logits;          /* --logits */
+    bool no_pruning;            /* compute every token, even if only one is read (graph/passes/prune.c) */
 } ModelOptions;
 
 typedef struct TrainingModel {
@@ -44,9 +45,9 @@ typedef struct TrainingModel {
     OptimizerSpec optimizer;
     LowRank low_rank;          /* of --lora; else without branches */
     const char *low_rank_text; /* --lora; NULL: not given */
-    bool bf16_products;        /* stages round the factors of matrix products to bf16 */
-    const char *loss;          /* of its head, where --loss does not say; NULL: the outputs decide */
-    const char *settings;      /* SkyProgram.settings, of the options that this is made by */
+    ProductPrecision precision;
+    const char *loss;     /* of its head, where --loss does not say; NULL: the outputs decide */
+    const char *settings; /* SkyProgram.settings, of the options that this is made by */
 } TrainingModel;
 
 /* Imports the model; then makes the training graph, as often as there are options to try, each time from what was

@@ -136,7 +136,7 @@ static bool plan_cluster(const Making *making, GroupPlan *group, const Cluster *
     Costs costs = {0};
     Plan plan = {0};
     request.microbatches = (int)(group->rows / making->plans->proposal.microbatch_rows);
-    bool ok = model_costs(&costs, &planned->model.graph, planned->model.bf16_products, cluster, NULL,
+    bool ok = model_costs(&costs, &planned->model.graph, planned->model.precision, cluster, NULL,
                           making->plans->proposal.model, "", request.microbatches, request.codecs, diagnostics);
     if (making->options->clip > 0) costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     ok = ok && plan_make(&plan, &costs, &request, diagnostics);
@@ -313,7 +313,7 @@ static bool time_links(const Making *making)
     const Federation *federation = &plans->federation;
     size_t sites = (size_t)federation->site_count;
     Costs costs = {0};
-    if (!model_costs(&costs, &plans->planned.model.graph, plans->planned.model.bf16_products, &plans->clusters[0], NULL,
+    if (!model_costs(&costs, &plans->planned.model.graph, plans->planned.model.precision, &plans->clusters[0], NULL,
                      plans->proposal.model, "", 1, 0, making->diagnostics))
         return false;
     double bytes = (double)costs_output_bytes(&costs.layers[(costs.layer_count - 1) / 2], 0);

@@ -361,9 +361,9 @@ static const Option rows[] = {
                "are those of a train-mode export, else BERT's: embeddings, attention probabilities, the outputs of "
                "both parts of a block, and the classifier's input. *off* removes the dropout of a train-mode export. "
                "Evaluation drops nothing."},
-    {"precision", 0, "f32|bf16", TRAINING, OPTION_CHOICE, FIELD(load.bf16), .initial = "f32",
-     .choices = OPTION_WORDS("f32", "bf16"), .common = COMPILE,
-     .help = "bf16: round factors of matrix products and stored activations to bfloat16; add up in float32",
+    {"precision", 0, "f32|bf16|bf16x3", TRAINING, OPTION_CHOICE, FIELD(load.precision), .initial = "f32",
+     .choices = OPTION_WORDS("f32", "bf16", "bf16x3"), .common = COMPILE,
+     .help = "bf16: round factors of matrix products and stored activations to bfloat16; bf16x3: products to 2^-16",
      .detail = "With *bf16*, the factors of every matrix product are rounded to bfloat16 (to nearest, ties to even) "
                "and their products added up in float32. Activations that wait for the backward pass are stored as "
                "bfloat16. So are activations and their gradients between layers, which stages send each other "
@@ -375,7 +375,11 @@ static const Option rows[] = {
                "different orders, and the BF16 instructions treat subnormal numbers as 0. With *f32* on a processor "
                "with AMX, large products run on AMX too: every factor is split into three bfloat16 numbers whose sum "
                "is exact. The result is at least as exact as with float32 instructions, but an infinite factor gives "
-               "NaN. The target feature *-amx-bf16* turns this off."},
+               "NaN. The target feature *-amx-bf16* turns this off. With *bf16x3*, large products on AMX take two "
+               "bfloat16 numbers of every factor and add up three products instead of six, twice as fast: each product "
+               "of two numbers is wrong by 2^-17 on average and 3 * 2^-16 at most (of tf32, which GPUs use, by 2^-10). "
+               "Nothing is stored as bfloat16. Processors without AMX multiply float32 faster than three times "
+               "bfloat16: they compute as with *f32*, and skycc says so."},
     {"logits", 0, "auto|whole|sliced", TRAINING, OPTION_CHOICE, FIELD(load.logits), .initial = "auto",
      .choices = OPTION_WORDS("whole", "auto", "sliced"),
      .help = "whether cross-entropy of a large vocabulary computes the logits some classes at a time",

@@ -90,7 +90,8 @@ static void binary_float(KernelOp op, InterpreterLanes *to, const double *x, con
     switch (op) {
     case KERNEL_ADD: EACH(y, x[i] + z[i]); break;
     case KERNEL_SUBTRACT: EACH(y, x[i] - z[i]); break;
-    case KERNEL_MULTIPLY: EACH(y, x[i] * z[i]); break;
+    case KERNEL_MULTIPLY:
+    case KERNEL_MULTIPLY_BF16X3: EACH(y, x[i] * z[i]); break;
     case KERNEL_MULTIPLY_BF16: EACH(y, bfloat_round((float)x[i]) * (double)bfloat_round((float)z[i])); break;
     case KERNEL_DIVIDE: EACH(y, x[i] / z[i]); break;
     case KERNEL_REMAINDER: EACH(y, fmod(x[i], z[i])); break;

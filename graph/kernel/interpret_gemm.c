@@ -44,14 +44,14 @@ static void unpack(const Interpreter *run, const KernelGemm *gemm, PanelBlock *b
     for (int m = 0; m < rows.count; m++) {
         int64_t position = from_a + m * axis_stride(a, gemm->row_axis) + depth.first * a->stride[inner];
         interpret_load(&lanes, a->dtype, run->address[gemm->a], position, a->stride[inner], depth.count);
-        if (gemm->bf16) round_factors(&lanes, depth.count);
+        if (gemm->precision == PRODUCTS_BF16) round_factors(&lanes, depth.count);
         memcpy(block->a[m], lanes.number, (size_t)depth.count * sizeof lanes.number[0]);
     }
     int padded = (columns.count + VECTOR - 1) / VECTOR * VECTOR;
     for (int k = 0; k < depth.count; k++) {
         interpret_load(&lanes, b->dtype, run->address[gemm->b], from_b + (depth.first + k) * b->stride[inner],
                        axis_stride(b, gemm->column_axis), columns.count);
-        if (gemm->bf16) round_factors(&lanes, columns.count);
+        if (gemm->precision == PRODUCTS_BF16) round_factors(&lanes, columns.count);
         for (int n = columns.count; n < padded; n++) lanes.number[n] = 0;
         for (int n = 0; n < padded; n += VECTOR) memcpy(&block->b[n / VECTOR][k], lanes.number + n, sizeof(Vector));
     }

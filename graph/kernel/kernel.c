@@ -289,7 +289,8 @@ static void verify_arithmetic(const Verifier *verifier, Register r, const Kernel
         REQUIRE(a == type_of(verifier, instruction->b), "its arguments have different types");
         REQUIRE(type == (is_comparison(op) ? DTYPE_BOOL : a), "its types do not fit");
         REQUIRE(is_boolean_op(op) == (a == DTYPE_BOOL) || (op == KERNEL_EQUAL), "its types do not fit");
-        REQUIRE(op != KERNEL_MULTIPLY_BF16 || a == DTYPE_F32, "it is for float32 only");
+        REQUIRE((op != KERNEL_MULTIPLY_BF16 && op != KERNEL_MULTIPLY_BF16X3) || a == DTYPE_F32,
+                "it is for float32 only");
     } else {
         REQUIRE(op == KERNEL_SELECT, "there is no such instruction");
         verify_use(verifier, r, instruction->b);

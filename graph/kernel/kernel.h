@@ -72,12 +72,14 @@ typedef enum KernelOp {
     KERNEL_ADD,
     KERNEL_SUBTRACT,
     KERNEL_MULTIPLY,
-    KERNEL_MULTIPLY_BF16, /* F32: of a and b, each rounded to bf16 (nearest, ties to even) before; a bf16 result that
+    KERNEL_MULTIPLY_BF16,   /* F32: of a and b, each rounded to bf16 (nearest, ties to even) before; a bf16 result that
                              would be subnormal may count as 0 */
-    KERNEL_DIVIDE,        /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
-    KERNEL_REMAINDER,     /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
-    KERNEL_POWER,         /* integers by repeated multiplication, wrapping */
-    KERNEL_MINIMUM,       /* NaN wins */
+    KERNEL_MULTIPLY_BF16X3, /* F32: of a and b, to 3 * 2^-16 |a b| or better: three products of the two bf16 that make up
+                               most of each, or all of a and b */
+    KERNEL_DIVIDE,          /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
+    KERNEL_REMAINDER,       /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
+    KERNEL_POWER,           /* integers by repeated multiplication, wrapping */
+    KERNEL_MINIMUM,         /* NaN wins */
     KERNEL_MAXIMUM,
     KERNEL_EQUAL, /* comparisons: result BOOL */
     KERNEL_LESS,
@@ -136,6 +138,13 @@ typedef struct Kernel {
     KernelPhase phases[KERNEL_MAX_PHASES];
     KernelInstruction instructions[KERNEL_MAX_INSTRUCTIONS]; /* register r is instructions[r - 1] */
 } Kernel;
+
+/* How exactly matrix products of float32 multiply. */
+typedef enum ProductPrecision {
+    PRODUCTS_F32,   /* KERNEL_MULTIPLY */
+    PRODUCTS_BF16,  /* KERNEL_MULTIPLY_BF16 */
+    PRODUCTS_BF16X3 /* KERNEL_MULTIPLY_BF16X3 */
+} ProductPrecision;
 
 typedef enum KernelClass {
     KERNEL_CLASS_LOOP,    /* maps and reductions */
@@ -219,7 +228,7 @@ typedef struct KernelGemm {
     int row_axis, column_axis; /* m, n */
     int a, b;                  /* operands: a varies with m, b with n */
     Register sum;              /* what the epilogue starts from */
-    bool bf16;                 /* KERNEL_MULTIPLY_BF16 */
+    ProductPrecision precision;
 } KernelGemm;
 bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm);
 
@@ -247,8 +256,8 @@ int kernel_add_sums(Kernel *kernel, Kernel *fill);
  * independent pieces, or a matrix product whose batch axes are not just these; it may have been changed then. */
 bool kernel_cut_blocks(Kernel *kernel, int64_t blocks);
 
-/* Has a matrix product of float32 round its factors to bf16; other kernels stay as they are. */
-void kernel_round_factors(Kernel *kernel);
+/* Has a matrix product of float32 multiply so; other kernels stay as they are. */
+void kernel_set_precision(Kernel *kernel, ProductPrecision precision);
 
 /* Identity: everything but the label. */
 Hash kernel_hash(const Kernel *kernel);

@@ -260,12 +260,13 @@ bool kernel_cut_blocks(Kernel *kernel, int64_t blocks)
     return axis < kernel->axis_count;
 }
 
-void kernel_round_factors(Kernel *kernel)
+void kernel_set_precision(Kernel *kernel, ProductPrecision precision)
 {
+    static const uint8_t op[] = {KERNEL_MULTIPLY, KERNEL_MULTIPLY_BF16, KERNEL_MULTIPLY_BF16X3};
     KernelGemm gemm;
     if (!kernel_match_gemm(kernel, &gemm) || kernel_type(kernel, gemm.sum) != DTYPE_F32) return;
     Register product = kernel_instruction(kernel, gemm.sum)->a;
-    kernel->instructions[product - 1].op = KERNEL_MULTIPLY_BF16;
+    kernel->instructions[product - 1].op = op[precision];
 }
 
 /* ---- Measures ---- */

@@ -63,8 +63,10 @@ static bool match_product_sum(const Kernel *kernel, int operands[2], KernelGemm 
     const KernelInstruction *load_a = &kernel->instructions[0], *load_b = &kernel->instructions[1];
     const KernelInstruction *product = &kernel->instructions[2], *total = &kernel->instructions[3];
     if (load_a->op != KERNEL_LOAD || load_a->a || load_b->op != KERNEL_LOAD || load_b->a) return false;
-    gemm->bf16 = product->op == KERNEL_MULTIPLY_BF16;
-    if (product->op != KERNEL_MULTIPLY && !gemm->bf16) return false;
+    gemm->precision = product->op == KERNEL_MULTIPLY_BF16     ? PRODUCTS_BF16
+                      : product->op == KERNEL_MULTIPLY_BF16X3 ? PRODUCTS_BF16X3
+                                                              : PRODUCTS_F32;
+    if (product->op != KERNEL_MULTIPLY && gemm->precision == PRODUCTS_F32) return false;
     if (product->a + product->b != 3 || product->a == product->b) return false;
     if (total->op != KERNEL_SUM || total->a != 3 || !dtype_is_float((DType)total->type)) return false;
     operands[0] = load_a->operand;

@@ -36,6 +36,7 @@ static const char *const names[KERNEL_OP_COUNT] = {
     [KERNEL_SUBTRACT] = "subtract",
     [KERNEL_MULTIPLY] = "multiply",
     [KERNEL_MULTIPLY_BF16] = "multiply_bf16",
+    [KERNEL_MULTIPLY_BF16X3] = "multiply_bf16x3",
     [KERNEL_DIVIDE] = "divide",
     [KERNEL_REMAINDER] = "remainder",
     [KERNEL_POWER] = "power",

@@ -122,7 +122,7 @@ static double roofline_s(const Kernel *kernel, int times, Speed speed)
     double startup_s = 0;
     if (kernel_match_gemm(kernel, &gemm)) {
         startup_s = startup_flops(kernel, &gemm) / speed.flops;
-        if (gemm.bf16) speed.flops *= bf16_speedup;
+        if (gemm.precision == PRODUCTS_BF16) speed.flops *= bf16_speedup;
     }
     double flops_s = startup_s + kernel_flops(kernel) / speed.flops;
     return seconds_per_call + times * fmax(flops_s, kernel_bytes(kernel) / speed.bytes);
@@ -378,7 +378,7 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
         }
 }
 
-bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
+bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const Cluster *cluster, const Profile *profile,
                  const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics)
 {
     *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true};
@@ -398,7 +398,7 @@ bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
     uint64_t block_bytes = 0;
-    StageIndex *index = stage_index_create(graph, bf16_products);
+    StageIndex *index = stage_index_create(graph, precision);
     for (int l = 0; l < graph->layer_count; l++) {
         StageCode code;
         stage_build_indexed(&code, index, l, l, STAGE_PLAIN);

@@ -23,7 +23,7 @@
 /* Fills `costs`, called `name` (free with costs_free), for a graph whose layers are assigned. `profile` may be NULL.
  * `codecs`: what links may use (base/codec.h); what these make of what crosses, and what coding takes, is filled in
  * too. Warns when the profile was made with a model but lacks kernels of this one. */
-bool model_costs(Costs *costs, Graph *graph, bool bf16_products, const Cluster *cluster, const Profile *profile,
+bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const Cluster *cluster, const Profile *profile,
                  const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics);
 
 /* Has them expect such rows: times are from now on those of a micro-batch with as many lines as it has on average. */

@@ -149,7 +149,7 @@ static void values_reach_their_fields(void **state)
     assert_int_equal(read.options.load.import.dimension_count, 2);
     assert_string_equal(read.options.load.import.dimensions[1].name, "seq");
     assert_int_equal(read.options.load.import.dimensions[1].value, 16);
-    assert_true(read.options.load.bf16);
+    assert_int_equal(read.options.load.precision, PRODUCTS_BF16);
     assert_true(read.options.seed == UINT64_MAX);
     assert_int_equal(read.options.steps, 3);
     assert_true(read.options.init.drawn && read.options.init.deviation == 0.5f);

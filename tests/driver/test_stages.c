@@ -283,6 +283,14 @@ static void emulated_bf16_is_warned_of(void **state)
                            " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 -q --precision bf16"
                            " --target-cpu %s 2>warnings && ! grep -q 'warning.*bf16' warnings",
              "cooperlake");
+    must_run(SKYCC_PROGRAM " compile " MODEL
+                           " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 -q --precision bf16x3"
+                           " --target-cpu %s 2>warnings && grep -q 'bf16x3 computes as f32' warnings",
+             "cooperlake");
+    must_run(SKYCC_PROGRAM " compile " MODEL
+                           " -d cluster.yaml -o programs --dim batch=2 --dim seq=16 -q --precision bf16x3"
+                           " --target-cpu %s 2>warnings && ! grep -q 'bf16x3' warnings",
+             "sapphirerapids");
     /* Plans expect products to be faster, in layers that are not tiny. */
     must_run(SKYCC_PROGRAM " bert --layers 1 --hidden 256 --heads 4 --vocab 100 -o wide.onnx");
     for (int bf16 = 0; bf16 < 2; bf16++)

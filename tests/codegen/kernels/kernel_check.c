@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "runtime/program/tiles.h"
+#include "tests/codegen/kernels/emulated_tiles.h"
 #include "tests/codegen/kernels/foreign.h"
 #include "tests/common/limits.h"
 
@@ -242,6 +244,7 @@ void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare
     const Kernel *list[] = {checked};
     CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
     assert_non_null(compiled);
+    if (target.bf16 == BF16_TILES && !tiles_request()) emulate_tiles(compiled);
     const CompiledKernel *code = kernels_find(compiled, checked);
     assert_non_null(code);
     Operands before = operands_new(checked, fill), interpreted = operands_copy(&before);

@@ -69,7 +69,7 @@ static void test_binary(void **state)
     (void)state;
     for (int op = KERNEL_ADD; op <= KERNEL_LESS_EQUAL; op++) {
         check_binary((KernelOp)op, DTYPE_F32);
-        if (op == KERNEL_MULTIPLY_BF16) continue;
+        if (op == KERNEL_MULTIPLY_BF16 || op == KERNEL_MULTIPLY_BF16X3) continue;
         check_binary((KernelOp)op, DTYPE_F64);
         check_binary((KernelOp)op, DTYPE_I64);
         check_binary((KernelOp)op, DTYPE_I32);
@@ -105,7 +105,7 @@ static void test_special_values(void **state)
         for (int op = KERNEL_NEGATE; op <= KERNEL_LESS_EQUAL; op++) {
             bool unary = op <= KERNEL_IS_NAN;
             if (op == KERNEL_NOT || (dtype == DTYPE_I64 && op > KERNEL_SIGN && unary)) continue;
-            if (op == KERNEL_MULTIPLY_BF16 && dtype != DTYPE_F32) continue;
+            if ((op == KERNEL_MULTIPLY_BF16 || op == KERNEL_MULTIPLY_BF16X3) && dtype != DTYPE_F32) continue;
             if (op == KERNEL_SIN || op == KERNEL_COS) continue; /* of 1e30: no two libraries agree in float */
             kernel_begin(&kernel, "special", 1, extent);
             Register a = kernel_load(&kernel, kernel_operand(&kernel, dtype, stride));

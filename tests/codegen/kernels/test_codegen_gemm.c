@@ -79,7 +79,7 @@ static void check_bf16(void)
         p.b_is_bf16 = draw(2);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
-        kernel_round_factors(&kernel);
+        kernel_set_precision(&kernel, PRODUCTS_BF16);
         check_filled(&kernel, p.depth > 1000 ? 1e-4 : 1e-5, fill_random);
     }
 }
@@ -108,24 +108,48 @@ static void fill_uneven(const Kernel *checked, int operand, int64_t elements, vo
     for (int64_t i = 0; i < elements; i++) numbers[i] = ldexpf(numbers[i], (int)draw(60) - 30);
 }
 
-static bool nothing_is_split(void)
+static Target without_tiles;
+
+/* Makes `target` one with tiles, emulated where this machine has none (emulated_tiles.h). False if that is not possible
+ * either. */
+static bool tiles_begin(void)
 {
-    if (target.bf16 != BF16_TILES) print_message("%s has no AMX tiles: nothing is split\n", target.cpu);
-    return target.bf16 != BF16_TILES;
+    without_tiles = target;
+    if (target.bf16 == BF16_TILES) return true;
+    if (target.bf16 == BF16_NONE) {
+        print_message("skipped: %s has neither AMX nor AVX-512 BF16\n", target.cpu);
+        return false;
+    }
+    TargetOptions with = {.cpu = without_tiles.cpu, .features = "+amx-tile,+amx-bf16"};
+    assert_true(target_init(&target, with, &diagnostics));
+    assert_int_equal(target.bf16, BF16_TILES);
+    print_message("%s has no AMX: its instructions are emulated\n", target.cpu);
+    return true;
 }
 
-static void test_split_products(void **state)
+static void tiles_end(void)
+{
+    if (without_tiles.bf16 != BF16_TILES) target_free(&target);
+    target = without_tiles;
+}
+
+static void test_tile_products(void **state)
 {
     (void)state;
-    if (nothing_is_split()) return;
-    static const Sizes sides = {6, {120, 128, 131, 160, 200, 545}}, depths = {7, {128, 130, 256, 257, 300, 530, 700}};
-    for (int round = 0, rounds = check_rounds(20); round < rounds; round++) {
+    if (!tiles_begin()) return;
+    static const Sizes sides = {6, {120, 128, 131, 160, 200, 545}}, depths = {6, {128, 130, 256, 257, 300, 530}};
+    for (int round = 0, rounds = check_rounds(30); round < rounds; round++) {
         Product p = draw_product(&sides, &depths);
+        p.batch = 1;
         p.b_is_bf16 = draw(2);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
-        check_filled(&kernel, 1e-5, draw(2) ? fill_random : fill_uneven);
+        kernel_set_precision(&kernel, (ProductPrecision)(round % 3));
+        /* What is not exact may be as large as the largest product of a sum. */
+        Fill *fill = round % 3 || draw(2) ? fill_random : fill_uneven;
+        check_filled(&kernel, round % 3 == PRODUCTS_BF16X3 ? 1e-3 : 1e-5, fill);
     }
+    tiles_end();
 }
 
 static double mean_error; /* of operand 2: root of the mean square, by that of its elements */
@@ -142,16 +166,58 @@ static void measure_error(const Kernel *checked, void *const *expected, void *co
     mean_error = sqrt(error / size);
 }
 
+/* Of products of two numbers: a sum has just one that is not 0. */
+static void fill_lonely(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_random(checked, operand, elements, data);
+    if (operand == 0)
+        for (int64_t i = 0; i < elements; i++)
+            if (i % checked->extent[3] != i / checked->extent[3]) ((float *)data)[i] = 0;
+}
+
+static double largest_error; /* of operand 2, of an element's size */
+
+static void find_largest_error(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    (void)tolerance;
+    const float *exact = expected[2], *computed = found[2];
+    largest_error = 0;
+    for (int64_t i = 0; i < checked->extent[1] * checked->extent[2]; i++)
+        largest_error = fmax(largest_error, fabs((double)exact[i] - (double)computed[i]) / fabs((double)exact[i]));
+}
+
+/* Three products of two parts each: to 3 * 2^-16, and no better than that allows. */
+static void test_bf16x3_accuracy(void **state)
+{
+    (void)state;
+    if (!tiles_begin()) return;
+    Product p = {1, 128, 140, 128, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
+    build_product(&p);
+    kernel_set_precision(&kernel, PRODUCTS_BF16X3);
+    check_compared(&kernel, 0, fill_lonely, find_largest_error);
+    print_message("bf16x3: products are wrong by at most 2^%.2f\n", log2(largest_error));
+    assert_true(largest_error < 0x1.8p-15 && largest_error > 0x1p-17);
+    p.depth = 1000;
+    build_product(&p);
+    kernel_set_precision(&kernel, PRODUCTS_BF16X3);
+    check_compared(&kernel, 0, fill_random, measure_error);
+    print_message("bf16x3: sums of 1000 are wrong by 2^%.2f\n", log2(mean_error));
+    assert_true(mean_error < 0x1p-17);
+    tiles_end();
+    build_product(&p);
+    kernel_set_precision(&kernel, PRODUCTS_BF16X3);
+    if (target.bf16 != BF16_TILES) check(&kernel); /* there it is as exact as float32 */
+}
+
 /* Products of split factors are at least as exact as sums of fused multiply-adds. */
 static void test_split_accuracy(void **state)
 {
     (void)state;
-    if (nothing_is_split()) return;
-    Target tiles = target;
-    assert_true(target_init(&target, (TargetOptions){.features = "-amx-bf16"}, &diagnostics));
-    assert_int_equal(target.bf16, BF16_PAIRS);
-    Target multiply_add = target;
-    for (int round = 0; round < 5; round++) {
+    if (!tiles_begin()) return;
+    Target tiles = target, multiply_add;
+    assert_true(target_init(&multiply_add, (TargetOptions){.features = "-amx-bf16"}, &diagnostics));
+    assert_int_equal(multiply_add.bf16, BF16_PAIRS);
+    for (int round = 0; round < 3; round++) {
         Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
         build_product(&p);
         target = multiply_add;
@@ -163,6 +229,7 @@ static void test_split_accuracy(void **state)
         assert_true(mean_error <= plain);
     }
     target_free(&multiply_add);
+    tiles_end();
 }
 
 static void fill_with_infinity(const Kernel *checked, int operand, int64_t elements, void *data)
@@ -186,18 +253,20 @@ static void expect_one_row(const Kernel *checked, void *const *expected, void *c
 static void test_infinite_factor(void **state)
 {
     (void)state;
-    if (nothing_is_split()) return;
+    if (!tiles_begin()) return;
     Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
     build_product(&p);
     check_compared(&kernel, 0, fill_with_infinity, expect_one_row);
+    tiles_end();
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_products),  cmocka_unit_test(test_split_products),
-        cmocka_unit_test(test_split_accuracy), cmocka_unit_test(test_infinite_factor),
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_tile_products),
+        cmocka_unit_test(test_bf16x3_accuracy), cmocka_unit_test(test_split_accuracy),
+        cmocka_unit_test(test_infinite_factor), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_long_products),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

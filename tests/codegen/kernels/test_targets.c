@@ -33,7 +33,7 @@ static void test_units(void **state)
         assert_true(plan.units.total >= 2);
         PairPlan pair;
         assert_false(pair_plan(&pair, &kernel, &pairs)); /* of float32 */
-        kernel_round_factors(&kernel);
+        kernel_set_precision(&kernel, PRODUCTS_BF16);
         assert_false(pair_plan(&pair, &kernel, &tiles));
         assert_true(pair_plan(&pair, &kernel, &pairs));
         assert_true(pair.units.total >= 2);
@@ -81,7 +81,7 @@ static void test_other_targets(void **state)
     kernels[0] = kernel;
     product.depth = 64;
     build_product(&product);
-    kernel_round_factors(&kernel);
+    kernel_set_precision(&kernel, PRODUCTS_BF16);
     kernels[1] = kernel;
     /* The sanitizers, under which LLVM is slow, see a loop and a product; these are what our code differs in. */
     const size_t count = ADDRESS_SANITIZER ? 2 : 4;

@@ -59,10 +59,10 @@ static int set_up(void **state)
     Diagnostics diagnostics = {0};
     fixture = (Fixture){0};
     *state = &fixture;
-    bool ok =
-        load_model(&fixture.model, &fixture.arena, &diagnostics) &&
-        model_costs(&fixture.costs, &fixture.model.graph, false, &cluster, NULL, "nano", "", 4, coded, &diagnostics) &&
-        problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
+    bool ok = load_model(&fixture.model, &fixture.arena, &diagnostics) &&
+              model_costs(&fixture.costs, &fixture.model.graph, PRODUCTS_F32, &cluster, NULL, "nano", "", 4, coded,
+                          &diagnostics) &&
+              problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
     diagnostics_free(&diagnostics); /* of warnings, too */
     return !ok;
 }
