@@ -107,6 +107,10 @@ bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, 
     request.without_count = (int)options->without.count;
     request.pin_count = (int)options->pins.count;
     request.pins = pins_read(options->pins.items, request.pin_count, &planned->costs, &planned->arena, diagnostics);
+    if (request.replicas > 1 && planned->model.graph.whole_batches)
+        return usage_error(diagnostics, "leave out --replicas",
+                           "--replicas %d: the loss compares all rows of a batch, so they stay on one pipeline",
+                           request.replicas);
     if (!request.pins || !plan_make_replicas(&planned->plan, &planned->costs, &request, diagnostics)) return false;
     if (planned->rows_gain != 0) planned->plan.microbatches_gain = planned->rows_gain;
     warn_of_processes(&planned->plan, &planned->cluster, diagnostics);

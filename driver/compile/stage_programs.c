@@ -8,6 +8,7 @@
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_codecs.h"
 #include "driver/compile/recipe.h"
+#include "partitioner/replicas.h"
 
 /* The sites that have ranks. */
 static void find_sites(StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
@@ -117,10 +118,29 @@ static const SkyLink *links_of(const Plan *plan, Arena *arena)
     SkyLink *links = arena_new_array(arena, SkyLink, (size_t)plan->stage_count);
     for (int l = 0; l < plan->link_count; l++)
         for (int direction = 0; direction < 2; direction++) {
-            links[l].latency_s[direction] = (double)plan->links[l].latency_ns[direction] * 1e-9;
-            links[l].transfer_s[direction] = (double)plan->links[l].transfer_ns[direction] * 1e-9;
+            SkyLink *link = &links[plan->links[l].from];
+            link->latency_s[direction] = (double)plan->links[l].latency_ns[direction] * 1e-9;
+            link->transfer_s[direction] = (double)plan->links[l].transfer_ns[direction] * 1e-9;
         }
     return links;
+}
+
+/* What a rank has to know of the pipelines that share the step with its own. */
+static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
+{
+    if (plan->replica_count < 2) return;
+    int own = plan->ranks[program->rank].replica;
+    int *microbatches = arena_new_array(arena, int, (size_t)plan->replica_count);
+    uint32_t *replicas = arena_new_array(arena, uint32_t, (size_t)plan->rank_count);
+    for (int r = 0; r < plan->rank_count; r++) replicas[r] = (uint32_t)plan->ranks[r].replica;
+    for (int r = 0; r < plan->replica_count; r++) microbatches[r] = plan->replicas[r].microbatches;
+    uint32_t *dealt = arena_new_array(arena, uint32_t, (size_t)microbatches[own]);
+    plan_deal(microbatches, plan->replica_count, own, dealt);
+    program->replica_count = (uint32_t)plan->replica_count;
+    program->rank_replicas = replicas;
+    program->dealt_count = (uint32_t)microbatches[own];
+    program->dealt = dealt;
+    program->sum_s = (double)plan->sum_ns * 1e-9;
 }
 
 static const char *hash_plan(const Plan *plan, Arena *arena)
@@ -174,6 +194,7 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     program->stage_rank = stage_rank;
     program->links = links_of(plan, arena);
     program->norm = plan->norm;
+    set_replicas(program, arena, plan);
     SkyInstruction *instructions = arena_new_array(arena, SkyInstruction, (size_t)planned->instruction_count);
     for (int i = 0; i < planned->instruction_count; i++) instructions[i] = instruction_of(&planned->instructions[i]);
     program->instructions = instructions;
@@ -184,8 +205,6 @@ bool stage_programs_build(StagePrograms *pipeline, TrainingModel *model, const P
                           const WeightOptions *weights, uint64_t seed, double clip, Diagnostics *diagnostics)
 {
     *pipeline = (StagePrograms){0};
-    if (plan->replica_count > 1)
-        return usage_error(diagnostics, "give --replicas 1", "programs for several replicas are not built yet");
     find_sites(pipeline, plan, cluster);
     if (weights && !make_folders(pipeline, weights->directory, diagnostics)) return false;
     Arena *arena = &pipeline->arena;

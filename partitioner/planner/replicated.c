@@ -72,7 +72,7 @@ static bool estimate(const Grouping *g, int group)
     Diagnostics ignored = {0};
     Group *estimated = &g->groups[group];
     PlanRequest request = estimated->request;
-    request.allocate = PLAN_HEURISTIC;
+    if (request.allocate == PLAN_OPTIMAL) request.allocate = PLAN_HEURISTIC;
     request.quick = true;
     bool ok = plan_make(&plan, g->costs, &request, &ignored);
     diagnostics_free(&ignored);
@@ -142,7 +142,7 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
 }
 
 /* What cannot be had with several pipelines. */
-static bool check(const Costs *costs, int count, Diagnostics *diagnostics)
+static bool check(const Costs *costs, const PlanRequest *request, int count, Diagnostics *diagnostics)
 {
     static const char hint[] = "leave out --replicas, or give --replicas 1";
     if (costs->keep_inputs || costs->keep_labels ||
@@ -151,6 +151,8 @@ static bool check(const Costs *costs, int count, Diagnostics *diagnostics)
                            "--replicas %d: keep: leaves raw data on one device, which serves one pipeline", count);
     if (costs->sites.count > 1)
         return usage_error(diagnostics, hint, "--replicas %d: replicas across sites are not built yet", count);
+    if (request->codecs & ~CODECS_LOSSLESS)
+        return usage_error(diagnostics, hint, "--replicas %d: lossy codecs between replicas are not built yet", count);
     if (costs->rows.microbatch_kinds)
         return usage_error(diagnostics, hint, "--replicas %d: replicas of packed rows are not built yet", count);
     return true;
@@ -186,7 +188,7 @@ bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *reque
     if (count <= 1) return plan_make(plan, costs, request, diagnostics);
     int devices = 0;
     for (int d = 0; d < costs->device_count; d++) devices += !is_left_out(request, costs->devices[d].name);
-    if (!check(costs, count, diagnostics)) return false;
+    if (!check(costs, request, count, diagnostics)) return false;
     if (count > devices)
         return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "each replica needs a device of its own",
                                  "%d replicas need more than the %d devices that there are", count, devices);

@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 18, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 19, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -261,7 +261,7 @@ typedef struct SkyProgram {
     uint32_t version; /* SKY_PROGRAM_VERSION */
     uint32_t rank, rank_count;
     uint32_t stage_count;       /* of this rank */
-    uint32_t total_stage_count; /* of the pipeline */
+    uint32_t total_stage_count; /* of the pipeline, or of all that share a step */
     uint32_t instruction_count; /* one training step */
     uint32_t microbatch_count;  /* per step; where rows share lines, the most there may be */
     uint32_t microbatch_size;   /* rows; or lines */
@@ -277,6 +277,8 @@ typedef struct SkyProgram {
     uint32_t site_count;    /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
     uint32_t lines_vary;    /* micro-batches may have fewer lines than packing.lines */
     uint32_t whole_batches; /* no row of a batch may lack: the loss would not know that it does */
+    uint32_t replica_count; /* pipelines that share a step, if they are several; else 0 */
+    uint32_t dealt_count;   /* micro-batches of a step that this rank's replica has, if they are several */
     SkyPacking packing;     /* slots 0: every row has a line of its own */
     double clip;            /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
     uint64_t seed;          /* of initial values that are drawn */
@@ -288,6 +290,9 @@ typedef struct SkyProgram {
     const SkyLink
         *links; /* per stage of the pipeline, to the next one; emulated with --emulate where all ranks share a host */
     const SkyNormRound *norm; /* one element; emulated likewise. NULL: compiled with --clip 0, or there is one rank */
+    const uint32_t *rank_replicas; /* per rank: its replica; NULL where there is one */
+    const uint32_t *dealt;         /* per micro-batch of this rank's instructions: which of the step's it is; or NULL */
+    double sum_s; /* what summing gradients over replicas takes once all have begun; emulated as links are */
     const SkyLabels *labels;
     const char *const *site_names; /* per site; in the order of the cluster file */
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */
@@ -303,6 +308,23 @@ typedef struct SkyProgram {
     const double *predicted_step_s; /* one element: the plan's step time */
     SkyOptimizer optimizer;
 } SkyProgram;
+
+/* Which replica a rank belongs to. */
+static inline uint32_t sky_replica(const SkyProgram *program, int rank)
+{
+    return program->rank_replicas ? program->rank_replicas[rank] : 0;
+}
+
+/* How many micro-batches of a step the instructions are about, and the number in the step of one of them. */
+static inline uint32_t sky_own_microbatches(const SkyProgram *program)
+{
+    return program->dealt ? program->dealt_count : program->microbatch_count;
+}
+
+static inline uint32_t sky_microbatch(const SkyProgram *program, uint32_t own)
+{
+    return program->dealt ? program->dealt[own] : own;
+}
 
 /* Rows of a step. */
 static inline int64_t sky_batch_rows(const SkyProgram *program)

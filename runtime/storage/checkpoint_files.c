@@ -101,7 +101,8 @@ static void note_frozen(Buffer *frozen, Buffer *checks, const SkyParameter *para
 /* A parameter of which this rank's file has the value and the states. */
 static bool is_written(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
 {
-    return !held_by_earlier(execution, stage, parameter) && !is_kept_elsewhere(parameter);
+    return checkpoint_writes(execution->program) && !held_by_earlier(execution, stage, parameter) &&
+           !is_kept_elsewhere(parameter);
 }
 
 size_t checkpoint_copy_bytes(const Execution *execution)
@@ -134,6 +135,8 @@ void checkpoint_copy(const Execution *execution, unsigned char *copy)
 bool checkpoint_write_file(const Execution *execution, const unsigned char *copy, const char *directory, int64_t step,
                            int rank, CheckpointFile *file, Diagnostics *diagnostics)
 {
+    *file = (CheckpointFile){0};
+    if (!checkpoint_writes(execution->program)) return true;
     SafeTensorsWriter *writer = safetensors_writer();
     Arena names = {0}; /* and transposed copies */
     Buffer frozen = {0}, checks = {0};

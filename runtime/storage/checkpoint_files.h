@@ -11,11 +11,17 @@
 
 /* The name of a tensor of this rank, value or optimiser state, that is not finite, and its stage; NULL if all are. */
 const char *checkpoint_not_finite(const Execution *execution, Arena *arena, uint32_t *stage);
+/* Whether a rank writes a file: replicas hold the same values, so the first writes for all. */
+static inline bool checkpoint_writes(const SkyProgram *program)
+{
+    return sky_replica(program, (int)program->rank) == 0;
+}
 /* What a checkpoint has of this rank, bytes: values and optimiser states. */
 size_t checkpoint_copy_bytes(const Execution *execution);
 /* Copies that to `copy`, one tensor after another. */
 void checkpoint_copy(const Execution *execution, unsigned char *copy);
-/* Writes the parameters of all stages of this rank, as they are or (not NULL) as `copy` has them, and fills *file.
+/* Writes the parameters of all stages of this rank, as they are or (not NULL) as `copy` has them, and fills *file, which
+ * has no name where this rank writes none.
  * From a copy any thread may write, while training goes on. */
 bool checkpoint_write_file(const Execution *execution, const unsigned char *copy, const char *directory, int64_t step,
                            int rank, CheckpointFile *file, Diagnostics *diagnostics);

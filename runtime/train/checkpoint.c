@@ -192,8 +192,10 @@ static void list_files(CheckpointWriter *writer)
     World *world = writer->world;
     CheckpointManifest *manifest = &writer->manifest;
     manifest->files = memory_allocate((size_t)world->size * sizeof *manifest->files);
-    manifest->file_count = world->size;
     world_allgather(world, &writer->file, sizeof writer->file, manifest->files, "its part of the checkpoint");
+    manifest->file_count = 0;
+    for (int r = 0; r < world->size; r++)
+        if (manifest->files[r].name[0]) manifest->files[manifest->file_count++] = manifest->files[r];
     writer->listed = true;
     if (leads(world, writer->execution->program)) start_writing(writer);
 }

@@ -299,7 +299,27 @@ static LabelCount batch_weight(const SkyProgram *program, const Dataset *dataset
     return (LabelCount){rows, (double)rows};
 }
 
-bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
+static void take_pairs(void *context, const void *bytes, size_t size)
+{
+    NumberPairs *pairs = context;
+    const NumberPair *taken = bytes;
+    for (size_t i = 0; i < size / sizeof *taken; i++) number_pairs_add(pairs, taken[i].predicted, taken[i].label);
+}
+
+/* Brings what the replicas counted together. */
+static void count_together(Counting *counting, LossRanks *losses)
+{
+    if (losses->count < 2 || counting->stage < 0) return;
+    ClassCounts *classes = counts_sets(counting) ? &counting->sets.each : &counting->classes;
+    loss_ranks_count(losses, classes->predicted, 3 * (size_t)classes->classes);
+    loss_ranks_count(losses, &counting->sets.rows, 1);
+    loss_ranks_count(losses, &counting->sets.right, 1);
+    for (int64_t c = 0; counting->numbers && c < counting->columns; c++)
+        loss_ranks_bring(losses, counting->numbers[c].items, counting->numbers[c].count * sizeof(NumberPair),
+                         take_pairs, &counting->numbers[c]);
+}
+
+bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
               const MetricChoice *choice, EvaluationResult *result, Diagnostics *diagnostics)
 {
     const SkyProgram *program = pipeline->program;
@@ -332,12 +352,14 @@ bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *
         world_note(pipeline->world, true, (used + batch - 1) / batch,
                    pipeline_microbatches(pipeline, packed, row_count));
         ok = pipeline_evaluate(pipeline, &work, diagnostics);
+        loss_ranks_add(losses, pipeline->losses, program->microbatch_count);
         weighted += batch_loss(pipeline) * counted.weight;
         weights += counted.weight;
         labels += counted.count;
     }
     free(batch_rows);
     result->labels = labels;
+    count_together(&counting, losses);
     measure(&counting, choice, weights > 0 ? weighted / weights : NAN, result->values);
     counting_close(&counting);
     return ok;

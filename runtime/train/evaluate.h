@@ -4,6 +4,7 @@
 #define RUNTIME_TRAIN_EVALUATE_H
 
 #include "runtime/train/metrics.h"
+#include "runtime/train/loss_ranks.h"
 #include "runtime/train/pipeline.h"
 
 typedef struct EvaluationResult {
@@ -26,8 +27,8 @@ typedef struct EvaluationRows {
     PackedBatch *packed;    /* room for where they stand */
 } EvaluationRows;
 
-/* Collective. The result is valid on the rank that has the loss. Step scalars are overwritten. */
-bool evaluate(Pipeline *pipeline, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
+/* Collective. The result is valid on the first rank that has a loss. Step scalars are overwritten. */
+bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, const EvaluationRows *rows, int64_t step,
               const MetricChoice *choice, EvaluationResult *result, Diagnostics *diagnostics);
 
 #endif

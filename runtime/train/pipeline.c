@@ -89,7 +89,7 @@ static void check_instructions(const Pipeline *pipeline)
         if (item->op >= SKY_OP_COUNT || item->stage >= program->total_stage_count || pipeline->local[item->stage] < 0)
             bug("instruction %u is malformed", i);
         if (item->op == SKY_UPDATE || item->op == SKY_REDUCE) continue;
-        if (item->microbatch >= program->microbatch_count ||
+        if (item->microbatch >= sky_own_microbatches(program) ||
             item->slot >= program->stages[pipeline->local[item->stage]].slot_count)
             bug("instruction %u names micro-batch %u in slot %u", i, item->microbatch, item->slot);
     }
@@ -171,8 +171,9 @@ void pipeline_close(Pipeline *pipeline)
 static uint32_t lines_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
 {
     if (!batch->packed) return 1;
-    return pipeline->program->lines_vary ? packed_batch_lines(batch->packed, microbatch)
-                                         : pipeline->program->packing.lines;
+    return pipeline->program->lines_vary
+               ? packed_batch_lines(batch->packed, sky_microbatch(pipeline->program, microbatch))
+               : pipeline->program->packing.lines;
 }
 
 /* The micro-batch's lines as a share of the most that any micro-batch has. */
@@ -254,7 +255,8 @@ static SlotSends *sends_of(Pipeline *pipeline, const SkyInstruction *item)
 static bool is_left_out(const Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
 {
     return item->op != SKY_UPDATE && item->op != SKY_REDUCE &&
-           item->microbatch >= pipeline_microbatches(pipeline, batch->packed, batch->row_count);
+           sky_microbatch(pipeline->program, item->microbatch) >=
+               pipeline_microbatches(pipeline, batch->packed, batch->row_count);
 }
 
 /* Posts the next receives whose buffers are free once `done` instructions are finished. */
@@ -360,13 +362,15 @@ static void stretch(Pipeline *pipeline, Stopwatch start)
 /* For kernels that number or count the rows of the batch. */
 static void begin_microbatch(Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
 {
-    int64_t size = pipeline->program->microbatch_size, first = microbatch * size, rest = batch->row_count - first;
+    int64_t size = pipeline->program->microbatch_size;
+    int64_t first = sky_microbatch(pipeline->program, microbatch) * size, rest = batch->row_count - first;
     step_scalars_rows(pipeline->execution->step, first, rest < size ? rest : size);
 }
 
-static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input,
-                       uint32_t microbatch, void *destination, Diagnostics *diagnostics)
+static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input, uint32_t own,
+                       void *destination, Diagnostics *diagnostics)
 {
+    uint32_t microbatch = sky_microbatch(program, own);
     if (batch->packed)
         packed_batch_fill(batch->packed, batch->dataset, program, input, batch->rows, microbatch, destination);
     else
@@ -399,7 +403,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
-        pipeline->losses[item->microbatch] =
+        pipeline->losses[sky_microbatch(program, item->microbatch)] =
             *(const float *)execution_address(execution, local, item->slot, stage->loss);
     if (batch->after_forward) batch->after_forward(batch->context, local, item->microbatch, item->slot);
     stretch(pipeline, start);

@@ -46,7 +46,8 @@ typedef struct Pipeline {
     bool emulate, emulate_links;
     EmulatedTime emulated;
     double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
-    double *losses;    /* [micro-batch], of the stage with the loss; zeros elsewhere, and where there are no rows */
+    /* [micro-batch of the step], of the stage with the loss; zeros elsewhere, and where there are no rows. */
+    double *losses;
 } Pipeline;
 
 /* What one batch needs. */

@@ -26,11 +26,12 @@ static RankCard make_card(const World *world, const SkyProgram *program, const S
     double planned = 0;
     for (int p = 0; p < PART_COUNT && mine->steps; p++) card.seconds[p] = mine->seconds[p] / (double)mine->steps;
     for (uint32_t s = 0; s < program->stage_count; s++) {
-        const double *each = program->stages[s].planned_s, count = program->microbatch_count;
+        const double *each = program->stages[s].planned_s, count = sky_own_microbatches(program);
         card.planned[PART_FORWARD] += count * each[SKY_LIST_FORWARD];
         card.planned[PART_BACKWARD] += count * (each[SKY_LIST_BACKWARD] + each[SKY_LIST_WEIGHT_GRADIENT]);
         card.planned[PART_UPDATE] += each[SKY_LIST_UPDATE];
     }
+    card.planned[PART_NORM] = program->sum_s;
     for (int p = 0; p < PART_COUNT; p++) planned += card.planned[p];
     card.planned[PART_WAITING] = fmax(0, *program->predicted_step_s - planned);
     strncpy(card.device, world->device, sizeof card.device - 1);

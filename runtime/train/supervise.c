@@ -114,6 +114,11 @@ static int report_end(const SkyProgram *program, const RunState *state, bool los
     else
         line_add(&line, end->text);
     line_add(&line, lost_file ? " " FILE_LOST_TEXT "\n" : "\n");
+    if (program->replica_count > 1) {
+        line_add(&line, "    hint: the other replicas can go on: skycc compile ... --without ");
+        line_add_name(&line, program->device_name);
+        line_add(&line, " -o NEW, then NEW/train ... --resume\n");
+    }
     if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* standard error is closed */
     return EXIT_RUN_FAILED;
 }

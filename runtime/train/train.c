@@ -18,14 +18,14 @@ static void check_unchanged(Training *t, Dataset *dataset, bool samples)
     if (!dataset_check_unchanged(dataset, samples, &diagnostics)) fail(t, &diagnostics);
 }
 
-/* Brings `size` bytes from the rank with the loss to rank 0. */
+/* Brings `size` bytes from the first rank with a loss to rank 0. */
 static void report(Training *t, void *bytes, size_t size)
 {
-    int pending = 0;
-    if (t->loss_rank == 0) return;
-    if (t->world->rank == t->loss_rank) world_send(t->world, bytes, size, 0, TAG_REPORT, &pending);
-    if (t->world->rank == 0) world_receive(t->world, bytes, size, t->loss_rank, TAG_REPORT, &pending);
-    world_wait(t->world, &pending, (WaitReason){t->world->rank ? 0 : t->loss_rank, -1, -1, "the loss"});
+    int pending = 0, from = t->losses.ranks[0];
+    if (from == 0) return;
+    if (t->world->rank == from) world_send(t->world, bytes, size, 0, TAG_REPORT, &pending);
+    if (t->world->rank == 0) world_receive(t->world, bytes, size, from, TAG_REPORT, &pending);
+    world_wait(t->world, &pending, (WaitReason){t->world->rank ? 0 : from, -1, -1, "the loss"});
 }
 
 static bool finish_step(void *context, Diagnostics *diagnostics)
@@ -55,7 +55,7 @@ static double skip_step(Training *t)
     return NAN;
 }
 
-/* One batch; returns the loss on rank 0 and on the rank that computes it. */
+/* One batch; returns the loss on rank 0 and on the first rank that computes some of it. */
 static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
@@ -84,8 +84,9 @@ static double run_step(Training *t, double learning_rate)
     check_unchanged(t, &t->data, begins_epoch);
     step_clock_enter(clock, PART_MESSAGES);
     double loss = 0;
+    loss_ranks_add(&t->losses, t->pipeline.losses, t->program->microbatch_count);
     for (uint32_t m = 0; m < t->program->microbatch_count; m++) loss += t->pipeline.losses[m];
-    if (t->world->rank == t->loss_rank && !isfinite(loss) && !t->gradients.skipped)
+    if (t->world->rank == t->losses.ranks[0] && !isfinite(loss) && !t->gradients.skipped)
         world_diverged(t->world, "the loss is %g; a lower --lr, --warmup or --clip may help", loss);
     report(t, &loss, sizeof loss);
     return loss;
@@ -133,7 +134,7 @@ static void run_evaluation(Training *t)
     Diagnostics diagnostics = {0};
     EvaluationResult result;
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
-    if (!evaluate(&t->pipeline, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
+    if (!evaluate(&t->pipeline, &t->losses, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
         fail(t, &diagnostics);
     check_unchanged(t, &t->evaluation_data, true);
     report(t, &result, sizeof result);

@@ -203,20 +203,6 @@ static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
     return world_agree(t->world, diagnostics, exit_code);
 }
 
-/* The one rank with the loss. */
-static void find_loss_rank(Training *t)
-{
-    uint32_t mine = 0, *all = memory_allocate((size_t)t->world->size * sizeof *all), count = 0;
-    for (uint32_t s = 0; s < t->program->stage_count; s++) mine += t->program->stages[s].has_loss;
-    world_allgather(t->world, &mine, sizeof mine, all, "agreement on the loss");
-    for (int r = 0; r < t->world->size; r++) {
-        count += all[r];
-        if (all[r]) t->loss_rank = r;
-    }
-    if (count != 1) bug("%u stages compute the loss", count);
-    free(all);
-}
-
 /* No output may replace a file that any rank has opened. A misspelt directory must fail now and not hours later. */
 static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
@@ -257,7 +243,7 @@ bool training_open(Training *t, const char *directory, Diagnostics *diagnostics,
         return false;
     open_schedule(t);
     if (!resume(t, diagnostics, exit_code)) return false;
-    find_loss_rank(t);
+    loss_ranks_open(&t->losses, t->world, t->program);
     handshake_warm_up(t->world, t->program);
     return open_progress(t, diagnostics, exit_code);
 }
@@ -265,6 +251,7 @@ bool training_open(Training *t, const char *directory, Diagnostics *diagnostics,
 void training_close(Training *t)
 {
     checkpoint_writer_close(&t->writer);
+    loss_ranks_close(&t->losses);
     if (t->gradients.world) gradients_close(&t->gradients);
     if (t->pipeline.world) pipeline_close(&t->pipeline);
     if (t->execution.stages) execution_close(&t->execution);

@@ -50,7 +50,7 @@ typedef struct Training {
     Watch watch;     /* where --keep-best or --patience is given; all ranks agree */
     bool best_saved; /* by this run */
     char *best_directory;
-    int loss_rank;
+    LossRanks losses;
     int ended_by;   /* the signal that ended training early; 0: none */
     int ended_site; /* to which it came; -1: there is one site, or nobody knows */
     bool speaks;    /* this rank shows the progress of its site */

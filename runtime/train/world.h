@@ -21,6 +21,7 @@ typedef struct World {
     int rank, size;
     const char *device;
     MPI_Comm data, control; /* control: questions, agreement, reports */
+    bool has_replicas;      /* several pipelines share a step */
     bool one_host;          /* all ranks: clocks are the same */
     bool shares_cores;      /* more threads than cores on this host: sleep while waiting */
     Bell *bells;            /* per rank; NULL if not all ranks of this host could map them, or none needs to sleep */

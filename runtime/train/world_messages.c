@@ -245,8 +245,11 @@ static void suspect(World *world, WaitReason reason)
         const char *stage = reason.stage >= 0 ? arena_format(&arena, " (stage %d)", reason.stage) : "";
         const char *microbatch =
             reason.microbatch >= 0 ? arena_format(&arena, " of micro-batch %d", reason.microbatch) : "";
-        world_fail(world, "rank %d%s has not answered for %g seconds; waited for %s%s", peer, stage, world->timeout,
-                   reason.what, microbatch);
+        world_fail(world, "rank %d%s has not answered for %g seconds; waited for %s%s%s", peer, stage, world->timeout,
+                   reason.what, microbatch,
+                   world->has_replicas ? "; without its device the other replicas can go on: skycc compile ... "
+                                         "--without DEVICE -o NEW, then NEW/train ... --resume"
+                                       : "");
     }
 }
 

@@ -30,7 +30,11 @@ static MPI_Comm ordered(const SkyProgram *program, MPI_Errhandler handler)
 
 void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step)
 {
-    *world = (World){.device = program->device_name, .timeout = timeout, .step = step, .shares_cores = true};
+    *world = (World){.device = program->device_name,
+                     .has_replicas = program->replica_count > 1,
+                     .timeout = timeout,
+                     .step = step,
+                     .shares_cores = true};
     failing_world = world;
     MPI_Errhandler handler;
     MPI_Comm_create_errhandler(on_mpi_error, &handler);

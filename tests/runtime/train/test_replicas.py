@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+"""test_replicas.py SKYCC TESTS_DATA: pipelines that share the rows of a step train as one pipeline does.
+
+One pipeline and two and three of them, with different cuts and shares, train a model with tied embeddings and dropout
+over a partial last batch: losses, metrics and trained values agree to rounding. Checkpoints hold each value once. A
+run whose rank was killed goes on under a plan without its device.
+"""
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+import safetensors_files  # noqa: E402
+
+ROWS, LENGTH, BATCH = 44, 8, 16
+CLUSTER = """devices:
+  - {name: a, threads: 1, gflops: 10}
+  - {name: b, threads: 1, gflops: 10}
+  - {name: c, threads: 1, gflops: 20}
+  - {name: d, threads: 1, gflops: 40}
+  - {name: e, threads: 1, gflops: 5}
+  - {name: f, threads: 1, gflops: 5}
+default_link: {latency: 10us, bandwidth: 10Gbit}
+"""
+OPTIONS = ("--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "8", "--dropout", "0.1", "--optimizer",
+           "adamw:eps=1e-4", "-q")
+
+
+def write_data(path):
+    random = np.random.default_rng(1)
+    ids = random.integers(1, 90, (ROWS, LENGTH)).astype("i4")
+    mask = (np.arange(LENGTH) < random.integers(3, LENGTH + 1, ROWS)[:, None]).astype("i4")
+    labels = np.where((random.random((ROWS, LENGTH)) < 0.3) & (mask > 0), ids, -100).astype("i4")
+    safetensors_files.write(path, {"input_ids": ids * mask, "attention_mask": mask,
+                                   "token_type_ids": np.zeros((ROWS, LENGTH), "i4"), "labels": labels})
+
+
+def compile_plan(skycc, model, out, *options):
+    subprocess.run([skycc, "compile", model, "-d", "cluster.yaml", "-o", out, *OPTIONS, *options], check=True,
+                   stderr=subprocess.DEVNULL)
+    with open(f"{out}/plan.json") as file:
+        return json.load(file)
+
+
+def train(out, *options):
+    subprocess.run([f"{out}/train", "--data", "data.safetensors", "--seed", "3", "--lr", "1e-3", "--quiet", *options],
+                   check=True)
+
+
+def values(checkpoint):
+    """All values of the newest checkpoint, each of which must be there once."""
+    newest, found = f"{checkpoint}/{max(os.listdir(checkpoint))}", {}
+    for name in os.listdir(newest):
+        if name.endswith(".safetensors"):
+            for tensor, value in safetensors_files.read(f"{newest}/{name}").items():
+                assert tensor not in found or np.array_equal(found[tensor], value), f"{tensor} is there twice"
+                found[tensor] = value
+    return found
+
+
+def log(path):
+    with open(path) as file:
+        return [{key: float(value) for key, value in row.items() if value and (key == "loss" or key[:4] == "eval")}
+                for row in csv.DictReader(file)]
+
+
+def assert_close(expected, found, most, what):
+    assert expected.keys() == found.keys(), what
+    for key, value in expected.items():
+        if ".key.bias" in key:
+            continue  # softmax ignores them, so their gradients are nothing but rounding
+        error = np.linalg.norm(value - found[key]) / max(np.linalg.norm(value), 1e-6)
+        assert error <= most, f"{what}: {key} differs by {error:.2g}"
+
+
+def test_like_one_pipeline(skycc, model):
+    ways = [("one", "1", "even"), ("two", "2", "heuristic"), ("three", "3", "even")]
+    for out, replicas, allocate in ways:
+        plan = compile_plan(skycc, model, out, "--replicas", replicas, "--allocate", allocate)
+        assert len(plan["replicas"]) == int(replicas)
+        assert sum(replica["rows"] for replica in plan["replicas"]) == BATCH
+        assert [rank["replica"] for rank in plan["ranks"]] == [
+            number for number, replica in enumerate(plan["replicas"]) for _ in replica["ranks"]]
+        train(out, "--epochs", "2", "--eval-data", "data.safetensors", "--log", f"{out}.csv", "--checkpoint",
+              f"{out}-saved")
+        assert_close(values("one-saved"), values(f"{out}-saved"), 2e-6, f"{replicas} replicas")
+        for expected, found in zip(log("one.csv"), log(f"{out}.csv"), strict=True):
+            assert_close(expected, found, 1e-6, f"{replicas} replicas, the log")
+    shares = {replica["rows"] for replica in plan["replicas"]}
+    assert len(shares) > 1, "all replicas have as many rows"
+
+
+def programs_of(process, name):
+    """The processes below this one that run a program of that name."""
+    found = []
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        children = file.read().split()
+    for child in children:
+        if os.path.basename(os.readlink(f"/proc/{child}/exe")) == name:
+            found.append(int(child))
+        found += programs_of(child, name)
+    return found
+
+
+def test_goes_on_without_a_device(skycc, model):
+    run = subprocess.Popen(
+        ["three/train", "--data", "data.safetensors", "--seed", "3", "--steps", "100000", "--quiet", "--checkpoint",
+         "killed", "--checkpoint-every", "5"], stderr=subprocess.PIPE, text=True)
+    while not (os.path.isdir("killed") and any(name.startswith("step-") for name in os.listdir("killed"))):
+        time.sleep(0.02)
+        assert run.poll() is None, run.stderr.read()
+    os.kill(max(programs_of(run.pid, "stage-04")), signal.SIGKILL)
+    message = run.communicate()[1]
+    assert run.returncode == 6, message
+    device = json.load(open("three/plan.json"))["ranks"][4]["device"]
+    assert f"--without {device} -o NEW, then NEW/train ... --resume" in message, message
+    compile_plan(skycc, model, "rest", "--replicas", "2", "--without", device, "--allocate", "even")
+    before = len(values("killed"))
+    train("rest", "--resume", "--checkpoint", "killed", "--steps", "100000", "--stop-after",
+          str(int(max(os.listdir("killed"))[5:]) + 3))
+    assert len(values("killed")) == before
+
+
+def main():
+    skycc, data = (os.path.abspath(path) for path in sys.argv[1:])
+    model = f"{data}/bert/bert-nano-mlm-opset17-dyn.onnx"
+    with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
+        os.chdir(folder)
+        write_data("data.safetensors")
+        with open("cluster.yaml", "w") as file:
+            file.write(CLUSTER)
+        test_like_one_pipeline(skycc, model)
+        test_goes_on_without_a_device(skycc, model)
+        os.chdir("/")
+    print("replicas train as one pipeline does, and go on without a lost device")
+
+
+main()
