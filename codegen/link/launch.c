@@ -196,6 +196,23 @@ static void print_programs(Buffer *text, const LaunchPlan *plan)
     }
 }
 
+/* A call of `ask` for every host, with its programs. */
+static void print_questions(Buffer *text, const LaunchPlan *plan)
+{
+    for (int r = 0; r < plan->rank_count; r++) {
+        const char *host = host_of(&plan->ranks[r]);
+        int first = 0;
+        while (strcmp(host_of(&plan->ranks[first]), host) != 0) first++;
+        if (first < r) continue;
+        buffer_print(text, "    ask %s", host);
+        for (int other = r; other < plan->rank_count; other++)
+            if (strcmp(host_of(&plan->ranks[other]), host) == 0)
+                buffer_print(text, " '%s' \"$directory\"/%s", prefix_of(&plan->ranks[other]),
+                             plan->ranks[other].program);
+        buffer_print(text, "\n");
+    }
+}
+
 /* Where the ranks of a site reach its gateway. */
 static const char *gateway_place(Arena *arena, const LaunchPlan *plan)
 {
@@ -217,12 +234,13 @@ static const char *hosts_text(Arena *arena, const LaunchPlan *plan, const char *
 static void print_script(Buffer *text, const char *name, const LaunchPlan *plan)
 {
     Arena arena = {0};
-    Buffer programs = {0};
+    Buffer programs = {0}, questions = {0};
     const ClusterNetwork *network = &plan->network;
     const char *interface = network->interface, *number = "%d";
     bool elsewhere = any_elsewhere(plan), apart = plan->site && is_apart(plan);
     bool subnet = interface && strchr(interface, '/');
     print_programs(&programs, plan);
+    print_questions(&questions, plan);
     const ScriptWord words[] = {
         {"FIRST", arena_format(&arena, "%s%s\"$directory\"/%s", prefix_of(&plan->ranks[0]),
                                *prefix_of(&plan->ranks[0]) ? " " : "", plan->ranks[0].program)},
@@ -232,6 +250,7 @@ static void print_script(Buffer *text, const char *name, const LaunchPlan *plan)
         {"HOST_LIST", hosts_text(&arena, plan, ",", ":1")},
         {"NODE_LIST", plan->site && !apart ? host_of(&plan->ranks[0]) : hosts_text(&arena, plan, ",", "")},
         {"PROGRAMS", buffer_text(&programs)},
+        {"QUESTIONS", buffer_text(&questions)},
         {"GATEWAY_PLACE", gateway_place(&arena, plan)},
         {"THREADS", threads_are_known(plan) ? arena_format(&arena, number, most_threads(plan)) : "$(nproc)"},
         {"MOST_THREADS", arena_format(&arena, number, most_threads(plan))},
@@ -250,6 +269,7 @@ static void print_script(Buffer *text, const char *name, const LaunchPlan *plan)
                                           {NULL, false}};
     script_print(text, name, &(ScriptTerms){words, conditions});
     buffer_free(&programs);
+    buffer_free(&questions);
     arena_free(&arena);
 }
 

@@ -119,27 +119,55 @@ export SKYCC_FOLDER="$PWD"
 #@ end
 
 #@ if elsewhere
-# mpiexec does not notice that a host does not answer, and would wait for it: each is asked before, all at once.
+# mpiexec does not notice that a host does not answer, or has not what it starts there, and would wait for it: each is
+# asked before, all at once.
+quote() { printf "'%s'" "$(printf '%s\n' "$1" | sed "s/'/'\\\\''/g")"; }
+# What a shell there runs, for programs and the words before them: it prints what the host lacks. A program that is
+# there and finds its libraries refuses a --launch of nothing with 2.
+question() {
+    for proxy in hydra_pmi_proxy hydra_bstrap_proxy; do
+        proxy=$(dirname "$(command -v "$mpiexec")")/$proxy
+        [ ! -x "$proxy" ] || echo "[ -x $(quote "$proxy") ] || echo" \
+            "$(quote "has no $proxy, which mpiexec starts there; install MPICH as on this host (Debian: mpich)")"
+    done
+    while [ $# -gt 1 ]; do
+        cat <<END
+if [ ! -x $(quote "$2") ]; then echo $(quote "has no program $2; skycc deploy copies it")
+else said=\$($1 $(quote "$2") --launch 2>&1 </dev/null)
+[ \$? = 2 ] || echo "cannot run "$(quote "$2")": \$said" | head -n 1; fi
+END
+        shift 2
+    done
+}
+ask() { # a host; the words before a program of its, and the program: of each
+    host=$1
+    shift
+    case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") return ;; esac
+    question "$@" >"$answers/question.$host"
+    timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" sh \
+        <"$answers/question.$host" >"$answers/lacks.$host" 2>"$answers/silent.$host" 5<&- 6>&- 7>&- \
+        && rm -f "$answers/silent.$host" &
+    asked="$asked $!"
+}
+plainly() { tr -d '\000-\011\013-\037\177' <"$1"; }
 ask_hosts() {
     case ${MPIEXEC:-}${HYDRA_LAUNCHER:-ssh}${SLURM_JOB_ID:-} in ssh) ;; *) return 0 ;; esac
     [ -n "$hosts" ] && answers=$(mktemp -d) || return 0
-    asked=''
-    for host in @HOSTS@; do
-        case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") continue ;; esac
-        { timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" true \
-            && rm -f "$answers/$host"; } </dev/null >/dev/null 2>"$answers/$host" 5<&- 6>&- 7>&- &
-        asked="$asked $!"
-    done
-    for one in $asked; do wait "$one"; done
-    silent=0
-    for answer in "$answers"/*; do
-        [ -e "$answer" ] || continue
-        silent=6
-        echo "train: host ${answer##*/} does not answer: $(tail -n 1 "$answer" | tr -d '\000-\037\177' | grep . ||
-            echo "nothing came by ssh for 15 s")" >&2
+    asked='' refused=0
+@QUESTIONS@    for one in $asked; do wait "$one"; done
+    for answer in "$answers"/lacks.*; do
+        host=${answer##*/lacks.} silence=$answers/silent.${answer##*/lacks.}
+        if [ -e "$silence" ]; then
+            refused=6
+            echo "train: host $host does not answer: $(plainly "$silence" | tail -n 1 | grep . ||
+                echo "nothing came by ssh for 15 s")" >&2
+        elif [ -s "$answer" ]; then
+            refused=6
+            plainly "$answer" | sed "s/^/train: host $host /" >&2
+        fi
     done
     rm -rf "$answers"
-    return $silent
+    return $refused
 }
 #@ end
 

@@ -195,7 +195,10 @@ def silence(bench):
 PATH={os.environ['PATH']} # in which ssh is not this one
 case " $* " in
 *" -G "*) ;;
-*" two "*) if [ -e {bench.folder}/refuses ]; then echo 'two: no route' >&2; exit 255; fi; exec sleep 1000 ;;
+*" two "*)
+    if [ -e {bench.folder}/lacking ]; then sed -f {bench.folder}/lacking | {bench.server.ssh} "$@"; exit; fi
+    if [ -e {bench.folder}/refuses ]; then echo 'two: no route' >&2; exit 255; fi
+    exec sleep 1000 ;;
 esac
 exec {bench.server.ssh} "$@"
 """, 0o755)
@@ -219,6 +222,16 @@ exec {bench.server.ssh} "$@"
     said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
     require(trained.returncode == 6 and said.count("host two does not answer: two: no route") == 1, said)
     require(took < 10, f"a host that refuses costs {took} s")
+    # What answers, but could not run its part: mpiexec would wait for it for ever.
+    for change, lacked in (("s/hydra_[a-z]*_proxy/absent/", r"has no .*/hydra_\w+_proxy, .*install MPICH"),
+                           ("s/stage-01/absent/", "has no program .*/stage-01; skycc deploy copies it"),
+                           ("s/ --launch/ --help/", "cannot run .*/stage-01: usage"),
+                           ("s/stage-01/absent/; s/hydra_[a-z]*_proxy/absent/", "(.*\n.*)+ host two has no program")):
+        write(f"{bench.folder}/lacking", change)
+        began, trained = time.monotonic(), start()
+        said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
+        require(trained.returncode == 6 and re.search(f"train: host two {lacked}", said) and "host one" not in said, said)
+        require(took < 20, f"a host that lacks something costs {took} s")
 
 
 def here(bench):
