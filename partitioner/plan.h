@@ -16,7 +16,8 @@
  *   step   = the sum over stages of forward + backward
  *          + the sum over links and their two directions of latency + bytes / bandwidth + encoding + decoding
  *          + (N - 1) * period
- *          + the longest update of a device, all its stages together
+ *          + the longest update of a device, all its stages together, with the sums of gradients before it where there
+ *            are replicas
  *
  * Where rows of several lengths share lines of tokens (profiler/costs/row_samples.h), N differs from step to step. Then
  * the step is the one to expect: (N - 1) * period is the mean over the sampled steps, rounded up, and so is the
@@ -98,12 +99,16 @@ typedef struct PlanStage {
     int rank;
     int first_layer, last_layer; /* inclusive, from 0 */
     int64_t forward_ns, backward_ns, update_ns;
+    int64_t sum_ns;             /* of its gradients with those of other replicas, at least; REDUCE takes it */
     bool recompute;             /* backward_ns includes running forward again */
     int64_t weight_gradient_ns; /* the part of backward_ns that WEIGHT_GRADIENT takes; 0: backward is not split */
     int64_t memory_bytes;
     int64_t memory_limit_bytes; /* the device's; COSTS_NO_LIMIT if none (left out of the file) */
     int in_flight;              /* micro-batches whose stash is kept at once: the number of slots */
 } PlanStage;
+
+/* From the last backward on: sums of gradients and the update. */
+static inline int64_t plan_stage_update(const PlanStage *stage) { return stage->sum_ns + stage->update_ns; }
 
 typedef struct PlanRank {
     const char *device;

@@ -31,6 +31,7 @@ static void add_stage(JsonWriter *json, const PlanStage *stage)
     plan_add_seconds(json, "forward_s", stage->forward_ns);
     plan_add_seconds(json, "backward_s", stage->backward_ns);
     plan_add_seconds(json, "update_s", stage->update_ns);
+    if (stage->sum_ns) plan_add_seconds(json, "sum_s", stage->sum_ns);
     if (stage->weight_gradient_ns > 0) plan_add_seconds(json, "weight_gradient_s", stage->weight_gradient_ns);
     if (stage->recompute) json_add_bool(json, "recompute", true);
     json_add_integer(json, "memory_bytes", stage->memory_bytes);

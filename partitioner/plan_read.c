@@ -72,9 +72,11 @@ static bool get_word(const PlanReading *r, const json_t *object, const char *key
     return *index >= 0 || json_refuse(r->json, key, "is not known");
 }
 
-/* Recompute and weight_gradient_s, a part of backward_s: absent where backward is plain. */
+/* Sum_s, absent without replicas; recompute and weight_gradient_s, a part of backward_s: absent where backward is
+ * plain. */
 static bool get_form(const PlanReading *r, const json_t *object, const char *path, PlanStage *stage)
 {
+    if (json_object_get(object, "sum_s") && !get_time(r, object, path, "sum_s", &stage->sum_ns)) return false;
     stage->recompute = json_is_true(json_object_get(object, "recompute"));
     if (!json_object_get(object, "weight_gradient_s")) return true;
     if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;

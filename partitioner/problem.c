@@ -29,7 +29,7 @@ static bool fill_times(Problem *p, int type, const bool *repeated, Diagnostics *
         if (own_times || !repeated[l]) {
             double forward = nanoseconds(costs_forward_s(costs, device, l));
             double backward = nanoseconds(costs_backward_s(costs, device, l));
-            double update = nanoseconds(costs_update_s(costs, device, l));
+            double update = nanoseconds(costs_update_s(costs, device, l)) + nanoseconds(costs_sum_s(costs, device, l));
             if (recomputes) backward += forward;
             layer_total = forward + backward + update;
             if (layer_total <= MAX_TOTAL_NS) {
@@ -59,8 +59,8 @@ static bool same_times(const double *a, const double *b, int count)
 static bool same_type(const Costs *costs, int i, int j)
 {
     const DeviceCost *a = &costs->devices[i], *b = &costs->devices[j];
-    return a->slowdown == b->slowdown && a->memory_bytes == b->memory_bytes && a->region == b->region &&
-           same_times(a->forward_s, b->forward_s, costs->layer_count) &&
+    return a->slowdown == b->slowdown && a->sum_s == b->sum_s && a->memory_bytes == b->memory_bytes &&
+           a->region == b->region && same_times(a->forward_s, b->forward_s, costs->layer_count) &&
            same_times(a->backward_s, b->backward_s, costs->layer_count) &&
            same_times(a->update_s, b->update_s, costs->layer_count) &&
            costs_may_begin(costs, i) == costs_may_begin(costs, j) && costs_may_end(costs, i) == costs_may_end(costs, j);
@@ -97,7 +97,7 @@ static bool fill_types(Problem *p, Diagnostics *diagnostics)
     for (int l = 1; l < p->layer_count; l++) {
         const LayerCost *own = &p->costs->layers[l], *before = own - 1;
         repeated[l] = own->forward_s == before->forward_s && own->backward_s == before->backward_s &&
-                      own->update_s == before->update_s;
+                      own->update_s == before->update_s && own->gradient_bytes == before->gradient_bytes;
     }
     for (int t = 0; t < p->type_count; t++) {
         const DeviceCost *device = &p->costs->devices[p->first_device[t]];

@@ -49,7 +49,8 @@ typedef struct Problem {
     int *first_device, *type_size;    /* [type]: its lowest device, how many there are */
     int *type_region;                 /* [type] */
     int64_t *type_limit;              /* [type] bytes */
-    int64_t *forward, *work, *update; /* [type][cut]: prefix sums of forward, forward + backward, update; ns */
+    int64_t *forward, *work, *update; /* [type][cut]: prefix sums of forward, forward + backward, sums of
+                                         gradients + update; ns */
     double *work_f;                   /* `work` as doubles, which hold it exactly */
     ProblemPin *pins;
     int pin_count;

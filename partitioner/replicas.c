@@ -1,5 +1,6 @@
 #include "partitioner/replicas.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,33 @@ void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)
         given[next]++;
     }
     free(given);
+}
+
+/* ---- what pipelines are planned by ---- */
+
+/* Seconds a byte over the best link to a device of another group; 0: there is none, or links are free. */
+static double best_link_s(const Costs *costs, const int *group_of, int group, int device)
+{
+    double best = INFINITY;
+    int n = costs->region_count, own = costs->devices[device].region;
+    for (int d = 0; d < costs->device_count && n > 0; d++) {
+        int other = costs->devices[d].region;
+        if (group_of[d] < 0 || group_of[d] == group) continue;
+        best = fmin(best, 1 / fmin(costs->bandwidth_Bps[own * n + other], costs->bandwidth_Bps[other * n + own]));
+    }
+    return isfinite(best) ? best : 0;
+}
+
+/* Every other replica is sent a count-th of what a rank holds, and sends as much, once for the terms and once for the
+ * sums. */
+Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena)
+{
+    Costs costs = *asked;
+    costs.devices = arena_copy(arena, asked->devices, (size_t)asked->device_count * sizeof *costs.devices);
+    for (int d = 0; d < costs.device_count; d++)
+        if (group_of[d] == group)
+            costs.devices[d].sum_s = 2.0 * (count - 1) / count * best_link_s(asked, group_of, group, d);
+    return costs;
 }
 
 /* ---- joining ---- */
@@ -115,6 +143,18 @@ static void make_room(Plan *plan, const Plan *parts, int count)
     plan->crossings = arena_new_array(&plan->arena, PlanCrossing, crossings);
 }
 
+/* What the sums take beyond what the replica counted for its own part of them. */
+static int64_t further_ns(const Plan *plan, const Plan *part)
+{
+    int64_t counted = 0;
+    for (int r = 0; r < part->rank_count; r++) {
+        int64_t sum = 0;
+        for (int k = 0; k < part->ranks[r].stage_count; k++) sum += part->stages[part->ranks[r].stages[k]].sum_ns;
+        counted = larger(counted, sum);
+    }
+    return plan->sum_ns > counted ? plan->sum_ns - counted : 0;
+}
+
 /* The step ends when the slowest replica has, whose time on its own counts a round on the norm among its ranks only, and
  * gradients have been summed. The period is what a micro-batch of the whole step adds to it. */
 static void join_times(Plan *plan)
@@ -124,9 +164,10 @@ static void join_times(Plan *plan)
         const Plan *part = plan->replicas[r].pipeline;
         int64_t period = (part->period_ns * part->microbatches + plan->microbatches - 1) / plan->microbatches;
         plan->period_ns = larger(plan->period_ns, period);
-        plan->step_ns = larger(plan->step_ns, part->step_ns + plan->sum_ns);
+        int64_t further = further_ns(plan, part);
+        plan->step_ns = larger(plan->step_ns, part->step_ns + further);
         plan->simulated_step_ns =
-            larger(plan->simulated_step_ns, part->simulated_step_ns - part->norm_ns + plan->norm_ns + plan->sum_ns);
+            larger(plan->simulated_step_ns, part->simulated_step_ns - part->norm_ns + plan->norm_ns + further);
         busy += (1 - part->bubble) * (double)part->simulated_step_ns * part->rank_count;
     }
     plan->bubble = 1 - busy / ((double)plan->simulated_step_ns * plan->rank_count);

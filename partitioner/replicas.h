@@ -10,6 +10,10 @@ const Plan *plan_pipeline(const Plan *plan, int replica);
 /* Makes `plan` the one replica of itself, with so many rows (-1: not known). */
 void plan_set_alone(Plan *plan, int64_t rows);
 
+/* The costs that the pipeline of a group is planned by: those asked, with what summing gradients with the other groups
+ * takes its devices at least. `group_of` [device]: its group, or -1. In the arena. */
+Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena);
+
 /* Joins `count` pipelines, at least two and each planned on its own for a part of the micro-batches of a step, into one
  * plan that takes them over: stages, ranks, links, crossings and schedule of all, the norm over all ranks, the time of the
  * gradient sums, and the step: the slowest replica's, and the sums. It has no bound yet. `rows` of a whole step are split

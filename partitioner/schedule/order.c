@@ -164,7 +164,7 @@ void order_follow(Order *order, const Plan *plan, const OrderRule *rule)
     order->step_ns = all_done(&o) ? 0 : INT64_MAX;
     for (int r = 0; r < plan->rank_count && order->step_ns < INT64_MAX; r++) {
         for (int k = 0; k < plan->ranks[r].stage_count; k++)
-            o.clock[r] += plan->stages[plan->ranks[r].stages[k]].update_ns;
+            o.clock[r] += plan_stage_update(&plan->stages[plan->ranks[r].stages[k]]);
         order->step_ns = larger(order->step_ns, o.clock[r]);
     }
     arena_free(&o.arena);

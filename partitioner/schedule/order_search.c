@@ -27,7 +27,7 @@ static int64_t work_bound(const Plan *plan)
         for (int k = 0; k < rank->stage_count; k++) {
             const PlanStage *stage = &plan->stages[rank->stages[k]];
             work += (stage->forward_ns + stage->backward_ns) * plan->microbatches;
-            update += stage->update_ns;
+            update += plan_stage_update(stage);
         }
         bound = larger(bound, work + update);
     }
@@ -42,7 +42,7 @@ int64_t order_bound(const Plan *plan, const int *most)
         const PlanStage *stage = &plan->stages[k];
         int64_t backward = stage->backward_ns - stage->weight_gradient_ns;
         bound = larger(bound, there + rounds * (stage->forward_ns + backward) + back);
-        bound = larger(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + stage->update_ns);
+        bound = larger(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + plan_stage_update(stage));
         there += stage->forward_ns;
         back += backward;
         if (k == plan->link_count) break;

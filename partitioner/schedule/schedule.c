@@ -221,7 +221,8 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
     stage->backward_ns = problem_work(problem, type, start, end) - stage->forward_ns;
     stage->recompute = allocation_recomputes(problem, allocation, k);
     if (stage->recompute && problem_is_relaxed(problem)) stage->backward_ns += stage->forward_ns;
-    stage->update_ns = problem_update(problem, type, start, end);
+    for (int l = start; l < end; l++) stage->sum_ns += (int64_t)ceil(costs_sum_s(problem->costs, device, l) * 1e9);
+    stage->update_ns = problem_update(problem, type, start, end) - stage->sum_ns;
     stage->memory_limit_bytes = problem->type_limit[type];
 }
 

@@ -132,13 +132,18 @@ static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
     return compute(s, rank, stage->weight_gradient_ns);
 }
 
-/* A rank begins the round once; nobody knows the norm before all have begun. */
+/* Before the first REDUCE is done: sums of gradients, and the round on the norm, which nobody knows before all have
+ * begun it. */
 static bool do_reduce(Simulator *s, int rank)
 {
     const Plan *plan = s->plan;
     size_t ranks = (size_t)plan->rank_count;
+    bool first = s->begun[rank] < 0;
+    for (int k = 0; k < plan->ranks[rank].stage_count && first; k++)
+        compute(s, rank, plan->stages[plan->ranks[rank].stages[k]].sum_ns);
+    if (first && !plan->norm) s->begun[rank] = s->clock[rank];
     if (!plan->norm) return true;
-    if (s->begun[rank] < 0) {
+    if (first) {
         s->begun[rank] = s->clock[rank];
         if (++s->beginners == plan->rank_count) norm_round(plan->norm, s->begun, s->known, s->known + ranks);
     }

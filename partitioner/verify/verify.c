@@ -37,10 +37,11 @@ static bool check_stage(Rules *r, int k, int device)
     int start = stage->first_layer, end = stage->last_layer + 1, flights = rules_in_flight(r, r->plan->stage_count - k);
     if (plan_schedule_traits(r->plan->schedule).is_searched)
         flights = stage->in_flight; /* check_schedule sees whether they are enough */
-    int64_t forward = 0, bytes = stage_bytes(r, start, end, flights, stage->recompute),
+    int64_t forward = 0, sum = 0, bytes = stage_bytes(r, start, end, flights, stage->recompute),
             limit = r->costs->devices[device].memory_bytes;
     for (int l = start; l < end; l++) {
         forward += rules_ns(costs_forward_s(r->costs, device, l));
+        sum += rules_ns(costs_sum_s(r->costs, device, l));
         if (!rules_allow(r, l, device))
             return rules_refuse(r, object, "layer %d is pinned to another device, or site", l);
     }
@@ -48,7 +49,9 @@ static bool check_stage(Rules *r, int k, int device)
         return rules_refuse(r, object, "recomputes %s", plan_recompute_name(r->plan->recompute));
     int64_t again = stage->recompute && r->plan->recompute == PLAN_RECOMPUTE_AUTO ? forward : 0;
     int64_t work = r->work[device][end] - r->work[device][start] + again,
-            update = r->update[device][end] - r->update[device][start];
+            update = r->update[device][end] - r->update[device][start] - sum;
+    if (stage->sum_ns != sum)
+        return rules_refuse(r, object, "sums of its gradients take at least %lld ns", (long long)sum);
     if (stage->forward_ns != forward || stage->backward_ns != work - forward || stage->update_ns != update)
         return rules_refuse(r, object, "forward, backward and update take %lld, %lld and %lld ns", (long long)forward,
                             (long long)(work - forward), (long long)update);

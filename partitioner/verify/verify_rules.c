@@ -28,7 +28,8 @@ static void sum_times(Rules *r)
         for (int l = 0; l < r->layers; l++) {
             work[l + 1] = work[l] + forwards * rules_ns(costs_forward_s(r->costs, d, l)) +
                           rules_ns(costs_backward_s(r->costs, d, l));
-            update[l + 1] = update[l] + rules_ns(costs_update_s(r->costs, d, l));
+            update[l + 1] =
+                update[l] + rules_ns(costs_update_s(r->costs, d, l)) + rules_ns(costs_sum_s(r->costs, d, l));
         }
     }
 }

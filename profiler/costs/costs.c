@@ -25,6 +25,11 @@ double costs_update_s(const Costs *costs, int device, int layer)
     return seconds(d, d->update_s, costs->layers[layer].update_s, layer);
 }
 
+double costs_sum_s(const Costs *costs, int device, int layer)
+{
+    return costs->devices[device].sum_s * (double)costs->layers[layer].gradient_bytes;
+}
+
 int costs_find_device(const Costs *costs, const char *name)
 {
     for (int i = 0; i < costs->device_count; i++)

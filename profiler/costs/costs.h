@@ -75,6 +75,7 @@ typedef struct DeviceCost {
     int site;   /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
+    double sum_s; /* a byte of a layer's gradients, to sum them with other replicas, at least; no file holds it */
     double coding_s[CODEC_COUNT]
                    [2]; /* a byte of what is coded, encoding and decoding; 0: slowdown times the reference's */
 } DeviceCost;
@@ -111,6 +112,8 @@ typedef struct Costs {
 double costs_forward_s(const Costs *costs, int device, int layer);
 double costs_backward_s(const Costs *costs, int device, int layer);
 double costs_update_s(const Costs *costs, int device, int layer);
+/* Seconds that summing a layer's gradients with those of other replicas takes, before the update. */
+double costs_sum_s(const Costs *costs, int device, int layer);
 /* What crosses the cut after the layer in a direction (0 forward, 1 backward), and what a codec makes of it. */
 int64_t costs_output_bytes(const LayerCost *layer, int direction);
 int64_t costs_wire_bytes(const LayerCost *layer, int direction, Codec codec);

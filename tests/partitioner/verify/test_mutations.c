@@ -36,6 +36,7 @@ static const struct {
     {"microbatches_gain", "what doubling the micro-batches would bring: nothing of this plan"},
     {"timed_out", "why the search ended"},
     {"certificate", "another proof of the same bound"},
+    {"replicas", "a plan that does not name its one replica has it all the same"},
     {"norm.sites", "numbers of sites: which are equal is what counts"},
 };
 

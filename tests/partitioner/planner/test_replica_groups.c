@@ -1,0 +1,157 @@
+/* Groupings of devices into replicas, compared with every division of the devices and the micro-batches. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "partitioner/planner/replica_groups.h"
+#include "partitioner/planner/replicated.h"
+#include "tests/common/limits.h"
+#include "tests/partitioner/brute_costs.h"
+#include "tests/partitioner/random_costs.h"
+
+enum { DEVICES = 6, SETS = 1 << DEVICES, MOST = 8, INSTANCES = ADDRESS_SANITIZER ? 6 : 60 };
+
+/* ---- brute force ---- */
+
+typedef struct Brute {
+    Costs costs; /* with `n` micro-batches */
+    int device[DEVICES], end[DEVICES], count;
+    int64_t best[SETS][MOST + 1]; /* [devices in use][micro-batches]: the least step of one pipeline */
+    int64_t most[SETS][MOST + 1]; /* of several */
+} Brute;
+
+/* INT64_MAX: some stage does not fit. */
+static int64_t step_of(const Brute *b)
+{
+    const Costs *costs = &b->costs;
+    int64_t period = 0, sum = 0, most_update = 0;
+    for (int k = 0, start = 0; k < b->count; start = b->end[k++]) {
+        int d = b->device[k], n = costs->region_count;
+        int64_t work = 0, update = 0;
+        if (brute_stage_bytes(costs, PLAN_1F1B, start, b->end[k], b->count - k, false) > costs->devices[d].memory_bytes)
+            return INT64_MAX;
+        for (int l = start; l < b->end[k]; l++) {
+            work += brute_nanoseconds(costs_forward_s(costs, d, l)) + brute_nanoseconds(costs_backward_s(costs, d, l));
+            update += brute_nanoseconds(costs_update_s(costs, d, l));
+        }
+        sum += work;
+        period = brute_larger(period, work);
+        most_update = brute_larger(most_update, update);
+        if (k == 0 || n == 0) continue;
+        int from = costs->devices[b->device[k - 1]].region, to = costs->devices[d].region;
+        int pairs[2] = {from * n + to, to * n + from};
+        for (int way = 0; way < 2; way++) {
+            double bytes = (double)costs->layers[start - 1].output_bytes;
+            int64_t busy = brute_nanoseconds(bytes / costs->bandwidth_Bps[pairs[way]]);
+            sum += busy + brute_nanoseconds(costs->latency_s[pairs[way]]);
+            period = brute_larger(period, busy);
+        }
+    }
+    return sum + (costs->microbatches - 1) * period + most_update;
+}
+
+static void try_stages(Brute *b, int start, int set, int most)
+{
+    if (start == b->costs.layer_count) {
+        for (b->costs.microbatches = 1; b->costs.microbatches <= most; b->costs.microbatches++) {
+            int64_t step = step_of(b), *best = &b->best[set][b->costs.microbatches];
+            if (step < *best) *best = step;
+        }
+        return;
+    }
+    int k = b->count++;
+    for (int d = 0; d < b->costs.device_count; d++) {
+        if (set >> d & 1) continue;
+        b->device[k] = d;
+        for (b->end[k] = start + 1; b->end[k] <= b->costs.layer_count; b->end[k]++)
+            try_stages(b, b->end[k], set | 1 << d, most);
+    }
+    b->count--;
+}
+
+static int64_t brute_step(Brute *b, const Costs *costs)
+{
+    int all = (1 << costs->device_count) - 1, total = costs->microbatches;
+    b->costs = *costs;
+    b->count = 0;
+    for (int set = 0; set < SETS; set++)
+        for (int n = 0; n <= MOST; n++) b->best[set][n] = b->most[set][n] = n ? INT64_MAX : 0;
+    try_stages(b, 0, 0, total);
+    for (int set = 1; set <= all; set++)
+        for (int n = 1; n <= total; n++)
+            for (int part = set; part; part = (part - 1) & set)
+                for (int own = 1; own <= n; own++) {
+                    int64_t step = brute_larger(b->best[part][own], b->most[set & ~part][n - own]);
+                    if (step < b->most[set][n]) b->most[set][n] = step;
+                }
+    return b->most[all][total];
+}
+
+static void groupings_match_brute_force(void **state)
+{
+    (void)state;
+    Brute *brute = calloc(1, sizeof *brute);
+    int several = 0, misfits = 0, instances = getenv("INSTANCES") ? atoi(getenv("INSTANCES")) : INSTANCES;
+    for (int seed = 0; seed < instances; seed++) {
+        Costs costs;
+        Arena arena = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, seed * 7 % VARIANTS, (uint64_t)seed + 810000, 6, DEVICES);
+        costs.microbatches = 1 + seed % MOST;
+        request.schedule = PLAN_1F1B;
+        request.recompute = PLAN_RECOMPUTE_NEVER;
+        int64_t best = brute_step(brute, &costs);
+        ReplicaGroups groups = replica_groups_choose(&costs, &request, 0, &arena);
+        assert_true(groups.all);
+        if (groups.count == 0 ? best != INT64_MAX : groups.step_ns != best)
+            fail_msg("seed %d: %d groups, %lld ns, not %lld", seed, groups.count, (long long)groups.step_ns,
+                     (long long)best);
+        several += groups.count > 1;
+        misfits += groups.count == 0;
+        arena_free(&arena);
+        costs_free(&costs);
+    }
+    free(brute);
+    print_message("%d instances: %d with several replicas, %d where nothing fits\n", instances, several, misfits);
+    assert_true(several > instances / 4);
+}
+
+/* ---- plans ---- */
+
+/* Devices alike, free links and no gradients to sum: as many pipelines as there are devices. */
+static void equal_devices_become_replicas(void **state)
+{
+    (void)state;
+    for (int links = 0; links < 2; links++) {
+        Costs costs;
+        Plan plan;
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_LINKS, 77, 6, DEVICES);
+        costs.microbatches = 12;
+        costs.device_count = 4;
+        costs.devices = arena_new_array(&costs.arena, DeviceCost, 4);
+        for (int d = 0; d < 4; d++)
+            costs.devices[d] = (DeviceCost){arena_format(&costs.arena, "d%d", d), 1, COSTS_NO_LIMIT, .region = 0};
+        for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = links ? 100000 : 0;
+        request.replicas = PLAN_REPLICAS_AUTO;
+        assert_true(plan_make_replicas(&plan, &costs, &request, &diagnostics));
+        assert_int_equal(plan.replica_count, links ? 1 : 4); /* whose gradients take longer than the step */
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(groupings_match_brute_force),
+        cmocka_unit_test(equal_devices_become_replicas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
