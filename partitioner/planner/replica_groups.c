@@ -122,7 +122,7 @@ static void evaluate(Search *s, Grouping *g)
     if (s->wanted == 0) drop_idle(s, g, used);
     int64_t step = 0;
     for (int i = 0; i < g->count; i++) {
-        if (g->microbatches[i] == 0) return;
+        if (g->microbatches[i] == 0 || !used[i]->fits) return;
         step = larger(step, used[i]->fill_ns + g->microbatches[i] * used[i]->period_ns);
     }
     g->step_ns = step + replica_estimate_sums(&s->estimator, used, g->count);
