@@ -19,7 +19,14 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
     dataset->task = DATASET_COLUMNS;
     if (options->task && !dataset_find_task(options->task, &dataset->task)) bug("task %s", options->task);
     DatasetTask task = dataset->task;
-    bool by_name = task >= DATASET_COLUMNS, usual = task == DATASET_NER || task == DATASET_QA;
+    bool next = task == DATASET_CHAT || task == DATASET_LM;
+    bool by_name = task >= DATASET_COLUMNS, usual = task == DATASET_NER || task == DATASET_QA || next;
+    if (next && dataset->label_column)
+        return wrong_options(diagnostics, "leave out --label: with --task chat and lm the tokens are the labels");
+    if (options->chat_template && task != DATASET_CHAT)
+        return wrong_options(diagnostics, "--chat-template goes with --task chat");
+    if (options->end_of_text && !next)
+        return wrong_options(diagnostics, "--end-of-text goes with --task chat and --task lm");
     if (by_name && !usual && !dataset->text_columns)
         return wrong_options(diagnostics, "name the columns that hold the texts: --text COL[,COL], or --task TASK");
     if (!by_name && task != DATASET_MLM && dataset->text_columns)
@@ -66,6 +73,26 @@ static void print_summary(const Options *options, const DatasetOptions *dataset,
     if (summary->labels[0]) text_print(stderr, "labels: %s\n", summary->labels);
 }
 
+/* What conversations and documents need of the tokenizer. */
+static bool settle_chat(const Options *options, DatasetOptions *dataset, Tokenizer *tokenizer, Arena *arena,
+                        Diagnostics *diagnostics)
+{
+    if (dataset->task != DATASET_CHAT && dataset->task != DATASET_LM) return true;
+    ModelTexts texts = {0};
+    const char *given = options->tokenizer, *slash = given ? strrchr(given, '/') : NULL;
+    const char *folder = slash ? arena_string_n(arena, given, (size_t)(slash - given)) : given ? "." : NULL;
+    if (!given && options->model && model_texts(&texts, options->model, arena, diagnostics)) folder = texts.folder;
+    dataset->learns_all = options->train_on && strcmp(options->train_on, "all") == 0;
+    dataset->end_of_text = chat_end_of_text(options->end_of_text, folder, tokenizer, diagnostics);
+    if (dataset->end_of_text < 0) return false;
+    if (dataset->task == DATASET_LM) return true;
+    dataset->chat_template = chat_template_choose(options->chat_template, tokenizer, diagnostics);
+    if (dataset->chat_template && !options->chat_template && !options->quiet)
+        text_print(stderr, "chat template: %s (another one: --chat-template)\n",
+                   chat_template_name(dataset->chat_template));
+    return dataset->chat_template != NULL;
+}
+
 /* The one that is given, or else the model's. Cuts rows to the model's positions. */
 static Tokenizer *open_tokenizer(const Options *options, DatasetOptions *dataset, Arena *arena,
                                  Diagnostics *diagnostics)
@@ -93,7 +120,7 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
     for (size_t i = 1; i < options->tables.count; i++) more[i - 1] = options->tables.items[i];
     dataset.more_tables = more;
     DatasetSummary summary;
-    bool ok = tokenizer &&
+    bool ok = tokenizer && settle_chat(options, &dataset, tokenizer, &arena, diagnostics) &&
               dataset_tokenize(tokenizer, &dataset, options->tables.items[0], options->output, &summary, diagnostics);
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     tokenizer_free(tokenizer);

@@ -213,16 +213,30 @@ static const Option rows[] = {
                "word per line with its tag in the last column, and empty lines between sentences. *suffix*: what the "
                "file's suffix says (.csv; .jsonl, .json, .ndjson; .conll, .bio, .iob2; anything else is TSV)."},
     {"task", 0, "TASK", TOKENIZE, OPTION_CHOICE, FIELD(task),
-     .choices = OPTION_WORDS("mnli", "mrpc", "sst2", "pair", "single", "mlm", "ner", "qa", "pairs", "multi-label"),
+     .choices = OPTION_WORDS("mnli", "mrpc", "sst2", "pair", "single", "mlm", "ner", "qa", "pairs", "multi-label",
+                             "chat", "lm"),
      .common = TOKENIZE,
-     .help = "mlm, ner, qa, pairs or multi-label; or, instead of --text, mnli, mrpc, sst2, pair or single",
-     .detail = "Instead of *--text*: *mnli*, *mrpc*, *sst2*, *pair* or *single*, with one label a row (*pair* and "
-               "*single* take any labels). The others may be given with *--text* and *--label*. *mlm* masks tokens for "
-               "the model to guess. *ner* reads lists of words and tags (columns _tokens_ and _ner_tags_, or a file in "
-               "CoNLL's form): the first token of a word has its tag, the others -100. *qa* reads _question_, "
-               "_context_ and _answers_: the answer's text, {\"text\", \"answer_start\"} or lists of these (or two "
-               "columns, *--label* TEXT,START); long contexts become several windows. *pairs* keeps the two texts "
-               "apart, in _input_ids_ and _input_ids_2_. *multi-label* reads lists of labels."},
+     .help = "chat, lm, mlm, ner, qa, pairs or multi-label; or, instead of --text, mnli, mrpc, sst2, pair or single",
+     .detail =
+         "Instead of *--text*: *mnli*, *mrpc*, *sst2*, *pair* or *single*, with one label a row (*pair* and "
+         "*single* take any labels). The others may be given with *--text* and *--label*. *mlm* masks tokens for "
+         "the model to guess. *ner* reads lists of words and tags (columns _tokens_ and _ner_tags_, or a file in "
+         "CoNLL's form): the first token of a word has its tag, the others -100. *qa* reads _question_, "
+         "_context_ and _answers_: the answer's text, {\"text\", \"answer_start\"} or lists of these (or two "
+         "columns, *--label* TEXT,START); long contexts become several windows. *pairs* keeps the two texts "
+         "apart, in _input_ids_ and _input_ids_2_. *multi-label* reads lists of labels. *chat* reads _messages_, "
+         "[{\"role\": \"user\", \"content\": ...}, ...], or the columns *--text* PROMPT,RESPONSE or "
+         "PROMPT,INPUT,RESPONSE, for a model to learn the responses. *lm* reads documents, the column *--text* COL "
+         "or whole files of plain text, and cuts them into windows of *--max-length* tokens."},
+    {"chat-template", 0, "NAME", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(chat_template),
+     .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS), .common = TOKENIZE,
+     .help = "how conversations are written: chatml, llama3, gemma, mistral, alpaca or plain (default: the one whose "
+             "tokens the tokenizer has, else alpaca)"},
+    {"train-on", 0, "WHAT", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(train_on), .initial = "responses",
+     .choices = OPTION_WORDS("responses", "all"),
+     .help = "of conversations: learn the responses alone, or questions too"},
+    {"end-of-text", 0, "TOKEN", TOKENIZE, OPTION_TEXT, FIELD(end_of_text),
+     .help = "the token that ends a text (default: what tokenizer_config.json says, or the usual one)"},
     {"encoding", 0, "NAME", TOKENIZE, OPTION_TEXT, FIELD(dataset.encoding),
      .help = "how the table is encoded, if it is not UTF-8: cp1252, utf-16, latin1 or any name that iconv knows"},
     {"model", 0, "MODEL", TOKENIZE, OPTION_FILE, FIELD(model), .common = TOKENIZE,

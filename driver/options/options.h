@@ -71,6 +71,7 @@ typedef struct Options {
     const char *source, *labels;
     Head head;
     const char *vocabulary, *tokenizer, *task;
+    const char *chat_template, *end_of_text, *train_on; /* of conversations; NULL: by the tokenizer */
     bool cased, multi_label;
     DatasetOptions dataset;
     /* What predict is asked for. */

@@ -10,7 +10,7 @@
 
 /* The columns of a row's parts; -1: none. */
 typedef struct Columns {
-    int text[2], label; /* where there are several labels, the first */
+    int text[3], label; /* where there are several labels, the first */
     const int *labels;  /* all of several labels */
     size_t count;       /* of the first line; 0: any */
 } Columns;
@@ -28,7 +28,7 @@ typedef struct Job {
     const char **names; /* columns of texts, then of labels, as the options name them */
     size_t text_count, label_count, name_count, name_capacity;
     size_t table_rows; /* that gave examples */
-    Arena arena;
+    Arena arena, row_arena;
     TokenIds texts[2];     /* of the current row */
     TokenIds token_labels; /* of the tokens of the first text, by number in `labels`; -1: none */
     bool *is_text;         /* of its tokens */
@@ -44,6 +44,9 @@ void job_add_example(Job *job, const TokenIds texts[2], bool pair, size_t begin[
 /* Reads a row of words with tags (word_rows.c), or of a question with its answers (answer_rows.c). */
 void job_read_words(Job *job);
 void job_read_answers(Job *job);
+/* Reads a row of messages, or of a prompt with its response; adds a document, in windows (chat_rows.c). */
+void job_read_chat(Job *job);
+void job_add_document(Job *job, const char *text, size_t length);
 /* A row's list of labels, and at the end what all rows have. */
 bool job_read_list(Job *job, TableField field);
 bool job_resolve_lists(Job *job);

@@ -2,6 +2,7 @@
 #ifndef FRONTEND_TEXT_DATASET_OPTIONS_H
 #define FRONTEND_TEXT_DATASET_OPTIONS_H
 
+#include "frontend/text/chat_template.h"
 #include "frontend/text/table.h"
 
 typedef enum DatasetTask {
@@ -16,6 +17,8 @@ typedef enum DatasetTask {
     DATASET_QA,
     DATASET_PAIRS,
     DATASET_MULTI_LABEL,
+    DATASET_CHAT,
+    DATASET_LM,
     DATASET_TASK_COUNT
 } DatasetTask;
 
@@ -40,12 +43,16 @@ typedef struct DatasetOptions {
     /* How many rows are written to another file: a share below 1, or a number from 1 on; 0: none. */
     double holdout;
     bool stratified; /* of every class the same share, as far as whole rows allow */
-    bool balance;    /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
+    /* Of chat and lm. */
+    const ChatTemplate *chat_template;
+    int32_t end_of_text; /* the token */
+    bool learns_all;     /* questions too, not only responses */
+    bool balance;        /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
 } DatasetOptions;
 
 typedef struct DatasetSummary {
     size_t examples;
-    size_t left_out;        /* rows without agreed label */
+    size_t left_out;        /* rows without agreed label, or cut before their first response */
     size_t truncated;       /* examples that were cut */
     size_t tokens, unknown; /* before cutting, without framing */
     size_t held_out;        /* of the examples */

@@ -129,11 +129,11 @@ static bool cut_bytes(const PretokenizerStep *step, const char *text, size_t len
 
 /* ---- SentencePiece's marks ---- */
 
-static void cut_at_marks(const PretokenizerStep *step, const char *text, size_t length, Words *out)
+static void cut_at_marks(const PretokenizerStep *step, bool prefix, const char *text, size_t length, Words *out)
 {
     size_t start = out->text.size;
     bool marked = length >= step->mark_length && memcmp(text, step->mark, step->mark_length) == 0;
-    if (step->prefix && !marked && *text != ' ') buffer_append(&out->text, step->mark, step->mark_length);
+    if (prefix && !marked && *text != ' ') buffer_append(&out->text, step->mark, step->mark_length);
     for (size_t at = 0; at < length; at++) {
         bool mark = length - at >= step->mark_length && memcmp(text + at, step->mark, step->mark_length) == 0;
         if (text[at] != ' ' && !mark) {
@@ -150,7 +150,7 @@ static void cut_at_marks(const PretokenizerStep *step, const char *text, size_t 
     add_span(out, start, out->text.size);
 }
 
-static bool apply(const PretokenizerStep *step, Words *words, Words *spare, Buffer *scratch)
+static bool apply(const PretokenizerStep *step, bool begins, Words *words, Words *spare, Buffer *scratch)
 {
     bool rewrites = step->kind == PRETOKENIZER_BYTE_LEVEL || step->kind == PRETOKENIZER_METASPACE, ok = true;
     spare->text.size = spare->count = 0;
@@ -159,7 +159,8 @@ static bool apply(const PretokenizerStep *step, Words *words, Words *spare, Buff
         if (step->kind == PRETOKENIZER_BYTE_LEVEL)
             ok = cut_bytes(step, text, words->spans[i].length, scratch, spare);
         else if (step->kind == PRETOKENIZER_METASPACE)
-            cut_at_marks(step, text, words->spans[i].length, spare);
+            cut_at_marks(step, step->prefix && (!step->first || (begins && i == 0)), text, words->spans[i].length,
+                         spare);
         else if (step->kind == PRETOKENIZER_SPLIT)
             ok = cut_by_pattern(step, buffer_text(&words->text), words->spans[i], spare);
         else
@@ -186,7 +187,7 @@ const char *pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, siz
     buffer_append(&words->text, text, length);
     add_span(words, 0, words->text.size);
     for (size_t i = 0; i < pretokenizer->count && !words->text.cut && ok; i++)
-        ok = apply(&pretokenizer->steps[i], words, spare, &scratch);
+        ok = apply(&pretokenizer->steps[i], pretokenizer->begins, words, spare, &scratch);
     buffer_free(&scratch);
     return !ok ? PATTERN_TOOK_LONG : words->text.cut ? TEXT_GREW : NULL;
 }

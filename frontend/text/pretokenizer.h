@@ -33,6 +33,7 @@ typedef struct PretokenizerStep {
     SplitBehavior behavior;
     bool invert; /* of SPLIT: the parts between matches are those that match */
     bool prefix; /* of BYTE_LEVEL and METASPACE: every word begins with a blank, or mark */
+    bool first;  /* of METASPACE with a prefix: only the word that the whole text begins with */
     bool split;  /* of BYTE_LEVEL: by the pattern; of METASPACE: at marks */
     bool single; /* of DIGITS: each by itself */
     const char *mark;
@@ -54,6 +55,7 @@ typedef struct Pretokenizer {
     PretokenizerStep *steps;
     size_t count;
     Words words, spare;
+    bool begins; /* set by the caller: what it cuts next is the beginning of the text */
 } Pretokenizer;
 
 /* Cuts UTF-8 text into pretokenizer->words. NULL; or what is wrong: these would be longer than `limit` bytes together,

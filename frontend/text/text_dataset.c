@@ -49,13 +49,23 @@ static const Task tasks[DATASET_TASK_COUNT] = {
     [DATASET_QA] = {"qa", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
     [DATASET_PAIRS] = {"pairs", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
     [DATASET_MULTI_LABEL] = {"multi-label", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_CHAT] = {"chat", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_LM] = {"lm", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
 };
 
 /* Named columns, where the options name none. */
 static const struct {
     const char *texts, *labels;
-} usual_columns[DATASET_TASK_COUNT] = {
-    [DATASET_NER] = {"tokens", "ner_tags"}, [DATASET_QA] = {"question,context", "answers"}};
+} usual_columns[DATASET_TASK_COUNT] = {[DATASET_NER] = {"tokens", "ner_tags"},
+                                       [DATASET_QA] = {"question,context", "answers"},
+                                       [DATASET_CHAT] = {"messages", NULL},
+                                       [DATASET_LM] = {"text", NULL}};
+
+/* Tokens are their own labels. */
+static bool predicts_next(const Job *job)
+{
+    return job->options->task == DATASET_CHAT || job->options->task == DATASET_LM;
+}
 
 static const Task *task_of(const Job *job) { return &tasks[job->options->task]; }
 
@@ -122,7 +132,7 @@ static bool name_columns(Job *job)
     if (job->reader.format == TABLE_CONLL) return true;
     if (!cut_names(job, "--text", usual ? usual_columns[options->task].texts : options->text_columns)) return false;
     job->text_count = job->name_count;
-    if (job->text_count > 2)
+    if (job->text_count > (options->task == DATASET_CHAT ? 3 : options->task == DATASET_LM ? 1 : 2))
         return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
                                  "--text takes one column name, or two separated by a comma, not '%s'",
                                  options->text_columns);
@@ -175,6 +185,7 @@ static void take_columns(Job *job, const int *at)
 {
     job->columns.text[0] = at[0];
     job->columns.text[1] = job->text_count > 1 ? at[1] : NO_COLUMN;
+    job->columns.text[2] = job->text_count > 2 ? at[2] : NO_COLUMN;
     job->columns.labels = at + job->text_count;
     job->columns.label = job->name_count > job->text_count ? at[job->text_count] : NO_COLUMN;
 }
@@ -286,9 +297,11 @@ static void read_row(Job *job)
         table_error(reader, NULL, "has %zu columns where the first line has %zu", reader->field_count, columns->count);
         return;
     }
-    for (int t = 0; t < 2 && columns->text[t] >= 0; t++) {
+    for (int t = 0; t < 3 && t < (int)(job->text_count ? job->text_count : 2) && columns->text[t] >= 0; t++) {
         const TableField *field = &reader->fields[columns->text[t]];
-        if (!field->text || (field->nested && task != DATASET_NER)) {
+        bool input = task == DATASET_CHAT && t == 1 && job->text_count == 3; /* not all instructions have one */
+        if (input && !field->text) continue;
+        if (!field->text || (field->nested && task != DATASET_NER && task != DATASET_CHAT)) {
             table_error(reader, NULL, field->text ? "'%s' is neither text nor a number" : "has no '%s'", job->names[t]);
             return;
         }
@@ -297,6 +310,10 @@ static void read_row(Job *job)
         job_read_words(job);
     else if (task == DATASET_QA)
         job_read_answers(job);
+    else if (task == DATASET_CHAT)
+        job_read_chat(job);
+    else if (task == DATASET_LM)
+        job_add_document(job, reader->fields[columns->text[0]].text, reader->fields[columns->text[0]].length);
     else
         read_texts(job);
 }
@@ -349,7 +366,8 @@ static void use_parts(Job *job)
         if (part <= PART_TYPES || part == PART_LENGTHS || task == DATASET_PAIRS) examples_use(&job->examples, part);
     for (ExamplePart part = PART_START; part <= PART_ROW; part++)
         if (task == DATASET_QA && (labelled || part == PART_ROW)) examples_use(&job->examples, part);
-    if (task == DATASET_MLM || (task == DATASET_NER && labelled)) examples_use(&job->examples, PART_TOKENS);
+    if (task == DATASET_MLM || predicts_next(job) || (task == DATASET_NER && labelled))
+        examples_use(&job->examples, PART_TOKENS);
 }
 
 /* By the first row, which the reader holds. *is_header: it is not an example. */
@@ -373,9 +391,22 @@ static bool settle_columns(Job *job, bool *is_header)
     return check_length(job);
 }
 
+/* One document, not a table of them. */
+static bool is_plain_text(const Job *job)
+{
+    return job->options->task == DATASET_LM && job->reader.format == TABLE_TSV && !job->options->text_columns;
+}
+
 static bool read_table(Job *job, bool *is_header)
 {
     bool columns_known = false;
+    if (is_plain_text(job)) {
+        job->columns = (Columns){.text = {NO_COLUMN, NO_COLUMN, NO_COLUMN}, .label = NO_COLUMN};
+        if (!job->examples.count) use_parts(job);
+        job->reader.line = 1;
+        job_add_document(job, job->reader.bytes, job->reader.size);
+        return !job->reader.errors;
+    }
     while (table_next(&job->reader)) {
         if (!columns_known) {
             if (!settle_columns(job, is_header)) return false;
@@ -417,11 +448,16 @@ static bool read_rows(Job *job)
     Place place = PLACE_FILE(job->reader.path);
     if (!job->examples.count)
         return diagnostics_error(job->reader.diagnostics, EXIT_BAD_INPUT, place, NULL, "holds no examples%s",
-                                 !job->reader.size                      ? ": the file is empty"
+                                 predicts_next(job) && job->summary->left_out
+                                     ? ": no response begins before the last token that is kept (--max-length)"
+                                 : !job->reader.size                    ? ": the file is empty"
                                  : !job->summary->left_out && is_header ? ": it has a header, but no rows"
                                                                         : "");
     if (job->summary->left_out)
-        diagnostics_warning(job->reader.diagnostics, place, NULL, "%zu rows without an agreed label were left out",
+        diagnostics_warning(job->reader.diagnostics, place, predicts_next(job) ? "raise --max-length" : NULL,
+                            predicts_next(job) ? "%zu rows were left out: their first response begins after the last "
+                                                 "token that is kept"
+                                               : "%zu rows without an agreed label were left out",
                             job->summary->left_out);
     if (job->searched)
         diagnostics_warning(job->reader.diagnostics, place, "give {\"text\": ..., \"answer_start\": ...} to choose",
@@ -431,7 +467,8 @@ static bool read_rows(Job *job)
         job->summary->rows = job->table_rows;
     else if (job->columns.label >= 0)
         return name_labels(job);
-    else if (job->options->task != DATASET_MLM && job->options->task != DATASET_PAIRS && !job->options->unlabelled)
+    else if (job->options->task != DATASET_MLM && !predicts_next(job) && job->options->task != DATASET_PAIRS &&
+             !job->options->unlabelled)
         diagnostics_warning(job->reader.diagnostics, place, NULL,
                             job->name_count ? "no --label is given: no labels are written"
                                             : "has no label column: no labels are written");
@@ -545,6 +582,7 @@ bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const
     free(job.list_ends);
     free(job.token_labels.items);
     arena_free(&job.arena);
+    arena_free(&job.row_arena);
     free(job.is_text);
     free(job.texts[0].items);
     free(job.texts[1].items);

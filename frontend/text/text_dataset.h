@@ -14,6 +14,8 @@
  *   ner       lists of words and of tags, or files as CoNLL's: the first token of a word has its tag, others -100
  *   qa        question, text and answer: windows of long texts, start_positions and end_positions
  *   pairs     two texts, apart: input_ids and input_ids_2, and so on
+ *   chat      lists of messages, or a prompt and a response: tokens of responses are their own labels, others -100
+ *   lm        documents, or files of plain text: windows, in which every token is its own label
  *   multi-label   lists of labels, or columns of 0 and 1
  *
  * Without a label column (test sets) no labels are written, with a warning. */

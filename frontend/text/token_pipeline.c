@@ -139,26 +139,28 @@ static void encode_plain(TokenPipeline *pipeline, const char *text, size_t lengt
         encode_word(pipeline, buffer_text(&words->text) + words->spans[i].start, words->spans[i].length, ids);
 }
 
-static void encode_normalized(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
+static void encode_normalized(TokenPipeline *pipeline, const char *text, size_t length, bool begins, TokenIds *ids)
 {
     Match match;
     size_t taken = 0;
     while (next_token(pipeline, &pipeline->normalized, text, length, taken, taken, &match)) {
+        pipeline->pretokenizer.begins = begins && taken == 0;
         encode_plain(pipeline, text + taken, match.start - taken, ids);
         append_ids(ids, &match.token->id, 1);
         taken = match.end;
     }
+    pipeline->pretokenizer.begins = begins && taken == 0;
     encode_plain(pipeline, text + taken, length - taken, ids);
 }
 
-static void encode_written(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
+static void encode_written(TokenPipeline *pipeline, const char *text, size_t length, bool begins, TokenIds *ids)
 {
     if (length == 0 || pipeline->problem) return;
     Buffer *normal = &pipeline->text;
     *normal = (Buffer){.bytes = normal->bytes, .capacity = normal->capacity};
     buffer_append(normal, text, length);
     pipeline->problem = normalizer_apply(&pipeline->normalizer, normal);
-    if (!pipeline->problem) encode_normalized(pipeline, buffer_text(normal), normal->size, ids);
+    if (!pipeline->problem) encode_normalized(pipeline, buffer_text(normal), normal->size, begins, ids);
 }
 
 const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, size_t length, TokenIds *ids)
@@ -169,11 +171,11 @@ const char *token_pipeline_encode(TokenPipeline *pipeline, const char *text, siz
     Match match;
     size_t taken = 0;
     while (next_token(pipeline, &pipeline->written, text, length, taken, taken, &match)) {
-        encode_written(pipeline, text + taken, match.start - taken, ids);
+        encode_written(pipeline, text + taken, match.start - taken, taken == 0, ids);
         append_ids(ids, &match.token->id, 1);
         taken = match.end;
     }
-    encode_written(pipeline, text + taken, length - taken, ids);
+    encode_written(pipeline, text + taken, length - taken, taken == 0, ids);
     return pipeline->problem;
 }
 

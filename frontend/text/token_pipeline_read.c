@@ -125,7 +125,8 @@ static bool read_metaspace(TokenReader *r, json_t *object, const char *place, Pr
         !reader_bool(r, object, place, "split", true, &step->split))
         return false;
     step->mark_length = strlen(step->mark);
-    step->prefix = scheme ? strcmp(scheme, "always") == 0 : prefix;
+    step->first = scheme && strcmp(scheme, "first") == 0;
+    step->prefix = scheme ? step->first || strcmp(scheme, "always") == 0 : prefix;
     if (!step->mark_length) return reader_malformed(r, reader_place(r, place, "replacement"), "is empty");
     if (scheme && !step->prefix && strcmp(scheme, "never") != 0)
         return reader_unsupported(r, reader_place(r, place, "prepend_scheme"),

@@ -130,6 +130,8 @@ void tokenizer_find_texts(const Tokenizer *tokenizer, const TokenIds texts[2], b
     }
 }
 
+const TokenFrame *tokenizer_text_frame(const Tokenizer *tokenizer) { return &tokenizer->frames[0]; }
+
 size_t tokenizer_frame(const Tokenizer *tokenizer, const TokenIds texts[2], bool pair, const TokenRow *row, bool *cut)
 {
     FrameCut way = tokenizer->pipeline ? tokenizer->pipeline->cut : FRAME_CUT_BERT;

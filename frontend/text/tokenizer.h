@@ -22,6 +22,8 @@ Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnos
 Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics);
 void tokenizer_free(Tokenizer *tokenizer);
 
+/* The frame of one text. */
+const TokenFrame *tokenizer_text_frame(const Tokenizer *tokenizer);
 /* Appends the ids of `length` bytes of text, without framing. NULL; or what is wrong with the text, to come after its
  * name, when nothing was reported and some ids may have been appended. Not for two threads at once. */
 const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t length, TokenIds *ids);

@@ -183,9 +183,9 @@ static void what_is_not_there_is_named(void **state)
     refuses("{\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": \"Removed\"}, " MODEL "}", EXIT_BAD_INPUT,
             "pre_tokenizer.pattern: is neither a String nor a Regex");
     refuses(
-        "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\"}, " MODEL
+        "{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"middle\"}, " MODEL
         "}",
-        EXIT_UNSUPPORTED_OPERATOR, "pre_tokenizer.prepend_scheme: 'first' is not supported");
+        EXIT_UNSUPPORTED_OPERATOR, "pre_tokenizer.prepend_scheme: 'middle' is not supported");
     refuses("{\"post_processor\": {\"type\": \"X\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,
             "post_processor: the post-");
     refuses("{\"truncation\": {\"strategy\": \"DoNotTruncate\"}, " MODEL "}", EXIT_UNSUPPORTED_OPERATOR,

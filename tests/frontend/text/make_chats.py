@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Makes tests/data/tokenizers/chats.json.xz: small tokenizers of the forms that decoders have, and what the Hugging Face
+libraries make of texts and of conversations with them.
+
+    make_chats.py TOKENIZERS     needs the packages tokenizers (0.23) and transformers (5.24)
+
+TOKENIZERS is that folder. The file holds each tokenizer, the ids of odd texts by it, and the ids and assistant masks of
+conversations by a template in Jinja that says the same as skycc's.
+"""
+import json
+import lzma
+import os
+import random
+import re
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+with open(f"{HERE}/make_tokenizers.py", encoding="utf-8") as file:  # its texts, without what it makes
+    source = file.read().split("def charsmap")[0].replace("OUT = sys.argv[1]", "")
+given = {"__file__": f"{HERE}/make_tokenizers.py"}
+exec(re.sub("(import|from) sentencepiece.*", "", source), given)
+TEXTS = given["TEXTS"][:6000] + given["FOREIGN"] * 20
+
+WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|" \
+        r"\s+(?!\S)|\s+"
+BYTES = [f"<0x{i:02X}>" for i in range(256)]
+
+
+def byte_level(digits, specials, normalizer=None, first=None, **options):
+    t = Tokenizer(models.BPE(**options))
+    if normalizer:
+        t.normalizer = normalizer
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(WORDS % digits), "isolated", invert=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    ])
+    t.train_from_iterator(
+        TEXTS,
+        trainers.BpeTrainer(vocab_size=700, special_tokens=[AddedToken(s, special=True, normalized=False)
+                                                            for s in specials], show_progress=False,
+                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    if first:
+        t.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[(first,
+                                                                                                t.token_to_id(first))])
+    return t
+
+
+def sentencepiece(specials, first, normalizer, pre_tokenizer):
+    t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    t.normalizer = normalizers.Replace(" ", "▁")
+    t.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    t.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=900, special_tokens=specials + BYTES,
+                                                     limit_alphabet=100, show_progress=False))
+    form = json.loads(t.to_str())
+    form["added_tokens"] = [token for token in form["added_tokens"] if token["content"] not in BYTES]
+    form["normalizer"], form["pre_tokenizer"] = normalizer, pre_tokenizer
+    t = Tokenizer.from_str(json.dumps(form))
+    t.post_processor = processors.TemplateProcessing(single=f"{first} $A", special_tokens=[(first,
+                                                                                            t.token_to_id(first))])
+    return t
+
+
+BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+TOKENIZERS = {
+    "qwen": byte_level("", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], normalizers.NFC()),
+    "llama3": byte_level("{1,3}", ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                                   "<|eot_id|>"], first="<|begin_of_text|>", ignore_merges=True),
+    "gemma": sentencepiece(["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"], "<bos>", BLANKS,
+                           {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                            "invert": False}),
+    "mistral": sentencepiece(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"], "<s>", None,
+                             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}),
+    "llama2": sentencepiece(["<unk>", "<s>", "</s>"], "<s>", {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"}, BLANKS]}, None),
+}
+
+SPOKEN = "{% if m.role == 'assistant' %}{% generation %}{{ TEXT }}{% endgeneration %}{% else %}{{ TEXT }}{% endif %}"
+SYSTEM = "{% if messages[0].role == 'system' %}{% set before = messages[0].content|trim + '\n\n' %}" \
+         "{% set messages = messages[1:] %}{% else %}{% set before = '' %}{% endif %}"
+TEMPLATES = {
+    "chatml": ("qwen", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" +
+               SPOKEN.replace("TEXT", "m.content + '<|im_end|>'") + "{{ '\n' }}{% endfor %}"),
+    "llama3": ("llama3", "{{ '<|begin_of_text|>' }}{% for m in messages %}"
+               "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' }}" +
+               SPOKEN.replace("TEXT", "m.content|trim + '<|eot_id|>'") + "{% endfor %}"),
+    "gemma": ("gemma", "{{ '<bos>' }}" + SYSTEM + "{% for m in messages %}{{ '<start_of_turn>' + ('model' if m.role == "
+              "'assistant' else 'user') + '\n' }}" +
+              SPOKEN.replace("TEXT", "(before if loop.first else '') + m.content|trim + '<end_of_turn>'") +
+              "{{ '\n' }}{% endfor %}"),
+    "mistral": ("mistral", "{{ '<s>' }}" + SYSTEM + "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' }}"
+                "{% generation %}{{ m.content|trim + '</s>' }}{% endgeneration %}{% else %}"
+                "{{ '[INST] ' + (before if loop.first else '') + m.content|trim + '[/INST]' }}{% endif %}{% endfor %}"),
+}
+
+
+def say(*texts, system=None):
+    first = [{"role": "system", "content": system}] if system else []
+    return first + [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
+
+
+CHATS = [
+    say("What's 2+2?\n\nThink.", "\n\nIt is 4.  ", "And 3+3 — naïve?", "6 😀", system="You are terse."),
+    say("Say <|im_end|> hello", "hello"),
+    say("Съешь же ещё", "этих мягких французских булок\n\n\n", "  blanks  ", "\t漢字"),
+    say("one", "1", system="  Count.  "),
+]
+
+
+def main(folder):
+    draw = random.Random(5)
+    texts = [text for text in given["nasty"]() if text and "\0" not in text]
+    texts = [text + draw.choice(["", "\n\n", "  "]) + draw.choice(texts) for text in texts[::2]]
+    result = {"tokenizers": {name: json.loads(t.to_str()) for name, t in TOKENIZERS.items()}, "texts": texts,
+              "ids": {name: [t.encode(text).ids for text in texts] for name, t in TOKENIZERS.items()}, "chats": CHATS,
+              "templates": {}}
+    for name, (tokenizer, template) in TEMPLATES.items():
+        fast = PreTrainedTokenizerFast(tokenizer_object=TOKENIZERS[tokenizer])
+        fast.chat_template = template
+        found = [fast.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True) for chat in CHATS]
+        result["templates"][name] = {"tokenizer": tokenizer, "ids": [row["input_ids"] for row in found],
+                                     "learned": [row["assistant_masks"] for row in found]}
+    with lzma.open(f"{folder}/chats.json.xz", "wt", encoding="utf-8", preset=9) as out:
+        json.dump(result, out, separators=(",", ":"))
+
+
+main(sys.argv[1])
