@@ -1,5 +1,6 @@
 #include "base/parts.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 bool text_has_part(const char *text, const char *part, const char *separators)
@@ -8,4 +9,10 @@ bool text_has_part(const char *text, const char *part, const char *separators)
     for (const char *at = text; length && (at = strstr(at, part)); at++)
         if ((at == text || strchr(separators, at[-1])) && (!at[length] || strchr(separators, at[length]))) return true;
     return false;
+}
+
+bool pattern_matches(const char *pattern, const char *name)
+{
+    if (!name) return false;
+    return strpbrk(pattern, "*?[") ? fnmatch(pattern, name, 0) == 0 : text_has_part(name, pattern, ".");
 }

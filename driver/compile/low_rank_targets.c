@@ -1,6 +1,5 @@
 #include "driver/compile/low_rank_targets.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,18 +81,10 @@ bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnosti
 
 /* ---- Which weights it means ---- */
 
-static bool matches(const char *target, const char *name)
-{
-    if (!name) return false;
-    if (strpbrk(target, "*?[")) return fnmatch(target, name, 0) == 0;
-    return text_has_part(name, target, ".");
-}
-
-/* Whether the target means a parameter with this name or alias (NULL: none). With * ? or [ it is a pattern,
- * otherwise one or more components between dots. */
+/* Whether the target means a parameter with this name or alias (NULL: none). */
 static bool low_rank_target_matches(const char *target, const char *name, const char *alias)
 {
-    return matches(target, name) || matches(target, alias);
+    return pattern_matches(target, name) || pattern_matches(target, alias);
 }
 
 static bool is_meant(const LowRankSpec *spec, const ImportedParameter *parameter, bool *used)

@@ -193,7 +193,12 @@ static void decide_training(Decision *decision)
     const double dropout = decision->model.dropout;
     if (decision->columns.task == TASK_PAIRS)
         set(LOSS, "contrastive:embedding:embedding_2", "the partner is told from all others of the batch");
-    set(LORA, options->lora, "only low-rank branches and the head are trained");
+    set(FREEZE, joined(decision->settings, options->freeze.items, options->freeze.count), "these keep their values");
+    set(TRAINED, joined(decision->settings, options->trained.items, options->trained.count), "whatever freeze says");
+    bool targets = !options->lora || strstr(options->lora, "targets="); /* else as Dettmers et al. 2023 */
+    set(LORA, targets ? options->lora : text_of("%s,targets=*layer*", options->lora),
+        targets ? "only low-rank branches and the head are trained"
+                : "branches at every matrix of every block; only these and the head are trained");
     set(DROPOUT,
         options->dropout ? options->dropout
         : dropout > 0    ? text_of("%g", dropout)

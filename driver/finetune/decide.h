@@ -18,6 +18,7 @@ typedef struct FinetuneOptions {
     /* Fields of other commands' options too, filled in by the command. */
     const char *run, *text, *label, *tokenizer, *cluster;
     TextList without;
+    TextList freeze, trained; /* patterns of parameters */
     uint64_t seed;
 } FinetuneOptions;
 

@@ -29,6 +29,8 @@
     X(BATCH, "batch")                                                                                                  \
     X(DIMENSIONS, "dimensions")                                                                                        \
     X(LOSS, "loss")                                                                                                    \
+    LIST(FREEZE, "freeze")                                                                                             \
+    LIST(TRAINED, "train")                                                                                             \
     X(LORA, "lora")                                                                                                    \
     X(DROPOUT, "dropout")                                                                                              \
     X(EPOCHS, "epochs")                                                                                                \

@@ -150,6 +150,8 @@ static void compile(const Listing *listing)
     add_setting(command, listing, NULL, SETTING_LOSS);
     add_setting(command, listing, NULL, SETTING_CLIP);
     add_setting(command, listing, NULL, SETTING_DROPOUT);
+    add_each(command, listing, "--freeze", SETTING_FREEZE);
+    add_each(command, listing, "--train", SETTING_TRAINED);
     add_setting(command, listing, NULL, SETTING_LORA);
     add("--seed", listing->seed);
 }

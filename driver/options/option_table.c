@@ -81,6 +81,10 @@ static const Option rows[] = {
     {"lr", 0, "X", FINETUNE, OPTION_TEXT, FIELD(finetune.lr), .help = "learning rate (default 5e-5)"},
     {"lora", 0, "SPEC", FINETUNE, OPTION_TEXT, FIELD(finetune.lora),
      .help = "train low-rank branches instead of all weights, such as r=8,alpha=16,targets=query,value"},
+    {"freeze", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.freeze), .repeated = true,
+     .help = "do not train parameters whose name matches, such as embeddings (may be repeated)"},
+    {"train", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.trained), .repeated = true,
+     .help = "train parameters whose name matches, whatever --freeze says (may be repeated)"},
     {"dropout", 0, "P|off", FINETUNE, OPTION_TEXT, FIELD(finetune.dropout),
      .help = "dropout probability in training (default: as config.json says)"},
     {"max-length", 0, "N", FINETUNE, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
@@ -409,7 +413,8 @@ static const Option rows[] = {
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,
      .help = "do not train parameters whose name matches the pattern (may be repeated)",
      .detail = "Do not train parameters whose name, or place in the model, matches the pattern: they keep their "
-               "values. May be repeated and mixed with *--train*; the last pattern that matches a name decides. *skycc "
+               "values. Without wildcards it matches names that have it as a component between dots. May be repeated "
+               "and mixed with *--train*; the last pattern that matches a name decides. *skycc "
                "check* lists what is trained."},
     {"no-gradient-row", 0, "NAME=INDEX", TRAINING, OPTION_TEXT, FIELD(load.no_gradient_rows), .repeated = true,
      .help = "lookups of this row of an embedding table give it no gradient, as padding_idx in PyTorch (may be "

@@ -1,9 +1,9 @@
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/parts.h"
 #include "frontend/onnx/initializer_uses.h"
 #include "frontend/onnx/model.h"
 #include "frontend/onnx/normalize.h"
@@ -142,7 +142,7 @@ static Place initializer_place(const Importer *importer, const char *name, char 
 static bool wanted(const ImportOptions *options, const char *name)
 {
     for (size_t r = options->rule_count; r-- > 0;)
-        if (fnmatch(options->rules[r].glob, name, 0) == 0) return options->rules[r].train;
+        if (pattern_matches(options->rules[r].glob, name)) return options->rules[r].train;
     return false;
 }
 

@@ -1,10 +1,10 @@
 /* Decides which initializers are trained, by their uses (graph/analysis/choose_trained.h) and by the options --freeze,
  * --train and --lora. The others become constants, or parameters without a gradient. */
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/parts.h"
 #include "frontend/onnx/head_names.h"
 #include "frontend/onnx/importer.h"
 #include "graph/analysis/choose_trained.h"
@@ -12,8 +12,7 @@
 
 static bool rule_matches(const TrainingRule *rule, const ImportedParameter *parameter)
 {
-    return fnmatch(rule->glob, parameter->name, 0) == 0 ||
-           (parameter->alias && fnmatch(rule->glob, parameter->alias, 0) == 0);
+    return pattern_matches(rule->glob, parameter->name) || pattern_matches(rule->glob, parameter->alias);
 }
 
 /* What the names of a parameter say, its own and those tied to it. */

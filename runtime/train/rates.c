@@ -1,6 +1,5 @@
 #include "runtime/train/rates.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +7,9 @@
 #include "base/arena.h"
 #include "base/parts.h"
 
-static bool matches(const char *pattern, const char *name)
-{
-    if (!name) return false;
-    if (strpbrk(pattern, "*?[")) return fnmatch(pattern, name, 0) == 0;
-    return text_has_part(name, pattern, ".");
-}
-
 static bool rule_matches(const RateRule *rule, const SkyParameter *parameter)
 {
-    return matches(rule->pattern, parameter->value.name) || matches(rule->pattern, parameter->alias);
+    return pattern_matches(rule->pattern, parameter->value.name) || pattern_matches(rule->pattern, parameter->alias);
 }
 
 double rate_of(const SkyParameter *parameter, uint32_t block_count, const TrainingOptions *options, double base)

@@ -19,6 +19,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
+import safetensors_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from finetune_data import KINDS, make_model, reviews, write_table  # noqa: E402
 
@@ -193,10 +194,24 @@ def check_mistakes():
 
 
 def check_lora():
-    finetune("model", "reviews.csv", "-o", "lora", "--lora", "r=4,alpha=8,targets=query,value", *TRAIN)
+    text = finetune("model", "reviews.csv", "-o", "lora", "--lora", "r=4,alpha=8", *TRAIN)
+    with open("lora/adapter/adapter_config.json") as file:
+        targets = json.load(file)["target_modules"]
+    require("every matrix of every block" in text and len(targets) >= 6, "branches are at", targets)
     require(os.path.exists("lora/adapter/adapter_model.safetensors"), "no adapter")
     require(predictions("lora", "--text", "great") == predictions("lora/model", "--text", "great"),
             "the merged model predicts something else")
+
+
+def check_frozen():
+    """Patterns without wildcards are components of names, and --train comes after --freeze."""
+    finetune("model", "reviews.csv", "-o", "frozen", "--freeze", "bert", "--train", "layer.1", *TRAIN, "--epochs", "1")
+    before, after = (safetensors_files.read(f"{folder}/model.safetensors") for folder in ("model", "frozen/model"))
+    for name in before:
+        if name.startswith("bert.") and name in after:
+            changed = before[name].tobytes() != after[name].tobytes()
+            require(changed == ("layer.1." in name and not name.endswith("key.bias")) or name.endswith("key.bias"), name,
+                    "is trained" if changed else "is not trained")
 
 
 def check_tokenizer():
@@ -223,6 +238,7 @@ def main():
         check_seeds()
         check_mistakes()
         check_lora()
+        check_frozen()
         check_tokenizer()
         check_existing()
     sys.exit(failed())
