@@ -70,7 +70,7 @@ static void choose_a(GemmPlan *plan, const Kernel *kernel)
     const KernelOperand *a = &kernel->operands[plan->match.a];
     bool columns =
         stride_of(kernel, plan->match.a, plan->match.row_axis) == 1 && a->stride[kernel->axis_count - 1] != 1;
-    plan->reorder_a = columns && a->dtype == plan->type && plan->sums_in_place &&
+    plan->reorder_a = columns && kernel_register_type(a->dtype) == plan->type && plan->sums_in_place &&
                       plan->depth >= GEMM_LEAST_DEPTH_REORDERED &&
                       (plan->columns >= GEMM_LEAST_SIDE_REORDERED || plan->rows >= GEMM_LEAST_SIDE_REORDERED);
 }

@@ -100,45 +100,55 @@ void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, cons
 
 enum { STEPS = 8 /* of k that are taken together, so that a line of A is read once */ };
 
+typedef struct TilesReorder {
+    Emit *emit;
+    const GemmPlan *plan;
+    Factor a;
+    LLVMTypeRef element; /* of reordered A */
+    int64_t depth;
+} TilesReorder;
+
 /* Elements k ... k + count - 1 of `rows` rows, which stand side by side in A. What a store writes beyond them is
  * overwritten by the next one. */
-static void reorder_tile_steps(Emit *emit, LLVMTypeRef element, const GemmPlan *plan, int64_t a_depth, Ir source,
-                               Ir reordered, int rows, int count)
+static void reorder_tile_steps(const TilesReorder *reorder, Ir source, Ir reordered, int rows, int count)
 {
+    Emit *emit = reorder->emit;
+    const GemmPlan *plan = reorder->plan;
     int height = gemm_tile_rows(plan, plan->vectors), lanes = 1;
     while (lanes < height) lanes *= 2;
-    unsigned alignment = (unsigned)dtype_size(plan->type);
     Ir mask = rows < lanes ? emit_lane_mask(emit, rows, lanes) : NULL, value[STEPS];
     for (int i = 0; i < count; i++) {
-        Ir from = emit_address(emit, element, source, emit_i64(emit, i * a_depth));
-        value[i] = emit_load(emit, emit_vector_type(element, lanes), from, mask, alignment);
+        Ir from = factor_at(&reorder->a, source, emit_i64(emit, 0), emit_i64(emit, i));
+        value[i] = factor_load(&reorder->a, from, 1, lanes, mask);
         if (plan->rounds_a) value[i] = arithmetic_round_bf16(emit, value[i]);
     }
     for (int i = 0; i < count; i++) {
-        Ir to = emit_address(emit, element, reordered, emit_i64(emit, (int64_t)i * height));
-        emit_store(emit, value[i], to, i == count - 1 ? emit_lane_mask(emit, height, lanes) : NULL, alignment);
+        Ir to = emit_address(emit, reorder->element, reordered, emit_i64(emit, (int64_t)i * height));
+        emit_store(emit, value[i], to, i == count - 1 ? emit_lane_mask(emit, height, lanes) : NULL,
+                   (unsigned)dtype_size(plan->type));
     }
 }
 
-static void reorder_steps(Emit *emit, const GemmPlan *plan, int64_t a_depth, int64_t depth, Ir rows, Ir source,
-                          Ir reordered, Ir k, int count)
+static void reorder_steps(const TilesReorder *reorder, Ir rows, Ir source, Ir reordered, Ir k, int count)
 {
-    LLVMTypeRef element = emit_register_type(emit, plan->type);
+    Emit *emit = reorder->emit;
+    const GemmPlan *plan = reorder->plan;
     int height = gemm_tile_rows(plan, plan->vectors), rest = (int)(plan->rows % height);
-    Ir from = emit_address(emit, element, source, emit_mul(emit, k, a_depth));
-    Ir to = emit_address(emit, element, reordered, emit_mul(emit, k, height));
+    Ir from = factor_at(&reorder->a, source, emit_i64(emit, 0), k);
+    Ir to = emit_address(emit, reorder->element, reordered, emit_mul(emit, k, height));
     Ir extra = LLVMBuildURem(emit->builder, rows, emit_i64(emit, height), "");
     Ir whole = LLVMBuildSub(emit->builder, rows, extra, "");
     EmitLoop tiles;
     emit_loop_begin(emit, &tiles, emit_i64(emit, 0), whole, height, 0, NULL);
-    reorder_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, tiles.index),
-                       emit_address(emit, element, to, emit_mul(emit, tiles.index, depth)), height, count);
+    reorder_tile_steps(reorder, factor_skip(&reorder->a, from, tiles.index),
+                       emit_address(emit, reorder->element, to, emit_mul(emit, tiles.index, reorder->depth)), height,
+                       count);
     emit_loop_end(emit, &tiles, NULL);
     if (!rest) return;
     EmitIf branch;
     emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntNE, extra, emit_i64(emit, 0), ""));
-    reorder_tile_steps(emit, element, plan, a_depth, emit_address(emit, element, from, whole),
-                       emit_address(emit, element, to, emit_mul(emit, whole, depth)), rest, count);
+    reorder_tile_steps(reorder, factor_skip(&reorder->a, from, whole),
+                       emit_address(emit, reorder->element, to, emit_mul(emit, whole, reorder->depth)), rest, count);
     emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
@@ -146,11 +156,16 @@ static void reorder_steps(Emit *emit, const GemmPlan *plan, int64_t a_depth, int
 void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source,
                     Ir reordered)
 {
-    int64_t a_depth = kernel->operands[plan->match.a].stride[kernel->axis_count - 1], whole = depth / STEPS * STEPS;
+    TilesReorder reorder = {.emit = emit,
+                            .plan = plan,
+                            .a = factor_of(emit, kernel, plan->match.a, plan->match.row_axis),
+                            .element = emit_register_type(emit, plan->type),
+                            .depth = depth};
+    int64_t whole = depth / STEPS * STEPS;
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), STEPS, 0, NULL);
-    reorder_steps(emit, plan, a_depth, depth, rows, source, reordered, loop.index, STEPS);
+    reorder_steps(&reorder, rows, source, reordered, loop.index, STEPS);
     emit_loop_end(emit, &loop, NULL);
     int rest = (int)(depth - whole);
-    if (rest) reorder_steps(emit, plan, a_depth, depth, rows, source, reordered, emit_i64(emit, whole), rest);
+    if (rest) reorder_steps(&reorder, rows, source, reordered, emit_i64(emit, whole), rest);
 }

@@ -19,7 +19,7 @@ typedef struct Tile {
     const Panel *panel;
     LLVMValueRef function;
     LLVMTypeRef element, vector;
-    DType a_type;
+    DType a_type;                    /* as the tile reads it */
     int64_t a_row, a_depth, b_depth; /* strides in elements */
     bool reorders;                   /* the tile reads the panel's source and writes the reordered panel as it goes */
     int rows;
@@ -216,7 +216,8 @@ static void prefetch_a_in_place(Tile *tile, Ir k)
     Emit *emit = tile->emit;
     LLVMBuilderRef builder = emit->builder;
     const GemmPlan *plan = tile->plan;
-    int64_t a_depth = tile->kernel->operands[plan->match.a].stride[tile->kernel->axis_count - 1];
+    const KernelOperand *a = &tile->kernel->operands[plan->match.a];
+    int64_t a_depth = a->stride[tile->kernel->axis_count - 1];
     int64_t panels = plan->unit_columns / plan->panel_columns;
     int64_t steps = panels < UNROLL ? UNROLL / panels : 1, lines = (plan->unit_rows + plan->lanes - 1) / plan->lanes;
     Ir column = LLVMGetParam(tile->function, PANEL_COLUMN);
@@ -229,7 +230,7 @@ static void prefetch_a_in_place(Tile *tile, Ir k)
     Ir source = LLVMGetParam(tile->function, PANEL_A_SOURCE);
     for (int64_t i = 0; i < steps; i++) {
         Ir at = emit_add(emit, offset, emit_i64(emit, i * a_depth + tile->panel->next_a));
-        emit_prefetch(emit, emit_address(emit, tile->element, source, at), PREFETCH_LEVEL2);
+        emit_prefetch(emit, emit_address(emit, emit_memory_type(emit, a->dtype), source, at), PREFETCH_LEVEL2);
     }
 }
 
@@ -411,7 +412,11 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
 {
     const KernelOperand *a = &kernel->operands[plan->match.a], *b = &kernel->operands[plan->match.b];
     int inner = kernel->axis_count - 1;
-    Tile tile = {.emit = emit, .kernel = kernel, .plan = plan, .panel = panel, .a_type = a->dtype};
+    Tile tile = {.emit = emit,
+                 .kernel = kernel,
+                 .plan = plan,
+                 .panel = panel,
+                 .a_type = plan->reorder_a ? plan->type : a->dtype};
     tile.function = emit_function(emit, name, gemm_panel_type(emit, kernel), true);
     tile.element = emit_register_type(emit, plan->type);
     tile.vector = emit_vector_type(tile.element, plan->lanes);

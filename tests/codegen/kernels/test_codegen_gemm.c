@@ -74,8 +74,11 @@ static void check_bf16(void)
         Product p = draw_product(&sizes, &sizes);
         if (round % 10 == 0) p.depth = 2100;
         if (round % 20 == 5) p.rows = 530;
-        if (round % 20 == 6) p.columns = 900;
         p.stored = draw(2) ? DTYPE_F32 : DTYPE_BF16;
+        if (round % 20 == 6) { /* a weight's gradient of stored activations */
+            p.columns = 900, p.depth = 100, p.transpose_a = true, p.epilogue = ACCUMULATE;
+            p.stored = DTYPE_BF16;
+        }
         p.b_is_bf16 = draw(2);
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
