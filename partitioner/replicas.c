@@ -65,6 +65,7 @@ static double best_link_s(const Costs *costs, const int *group_of, int group, in
 Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena)
 {
     Costs costs = *asked;
+    costs.rows = (RowSamples){0};
     costs.devices = arena_copy(arena, asked->devices, (size_t)asked->device_count * sizeof *costs.devices);
     for (int d = 0; d < costs.device_count; d++)
         if (group_of[d] == group)
@@ -78,7 +79,6 @@ static void join_head(Plan *plan, const Plan *first)
 {
     plan->name = first->name;
     plan->model_hash = first->model_hash;
-    plan->costs_hash = first->costs_hash;
     plan->allocator = first->allocator;
     plan->objective = first->objective;
     plan->schedule = first->schedule;
@@ -179,7 +179,9 @@ void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs
     Plan *parts = arena_copy(&plan->arena, pipelines, (size_t)count * sizeof *parts);
     plan->replica_count = count;
     plan->replicas = arena_new_array(&plan->arena, PlanReplica, (size_t)count);
+    char hash[33];
     join_head(plan, &parts[0]);
+    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(costs), hash));
     make_room(plan, parts, count);
     for (int r = 0; r < count; r++) {
         plan->replicas[r] = (PlanReplica){.first_rank = plan->rank_count,

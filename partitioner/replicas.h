@@ -11,7 +11,7 @@ const Plan *plan_pipeline(const Plan *plan, int replica);
 void plan_set_alone(Plan *plan, int64_t rows);
 
 /* The costs that the pipeline of a group is planned by: those asked, with what summing gradients with the other groups
- * takes its devices at least. `group_of` [device]: its group, or -1. In the arena. */
+ * takes its devices at least, and with the number of micro-batches that it was dealt, also where rows are packed. `group_of` [device]: its group, or -1. In the arena. */
 Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena);
 
 /* Joins `count` pipelines, at least two and each planned on its own for a part of the micro-batches of a step, into one
