@@ -7,6 +7,7 @@
 #include "codegen/kernels/kernel_compiler.h"
 #include "codegen/stage/stage.h"
 #include "driver/commands/commands.h"
+#include "driver/compile/dealt_step.h"
 #include "driver/compile/input_tensors.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_codecs.h"
@@ -37,18 +38,23 @@ typedef struct Run {
     LocalProgram program;
     Execution execution;
     bool open;
-    double *losses; /* per step, and after the last */
+    DealtStep dealt;    /* of a plan with replicas */
+    int64_t microbatch; /* that inputs are filled for */
+    char **outputs;     /* of all micro-batches that were dealt */
+    double *losses;     /* per step, and after the last */
     SafeTensorsWriter *writer;
     Arena arena;
 } Run;
 
-/* Whether a plan given with --plan has codecs. */
-static bool read_codecs(const char *path, bool *coded, Diagnostics *diagnostics)
+/* Whether a plan given with --plan has codecs, and how it deals micro-batches. */
+static bool read_choices(Run *run, bool *coded, Diagnostics *diagnostics)
 {
+    const char *path = run->options->plans[0];
     Plan plan;
     if (!path) return true;
     if (!plan_read(&plan, path, diagnostics)) return false;
     *coded = plan.codecs & ~CODECS_LOSSLESS;
+    dealt_step_open(&run->dealt, &plan);
     plan_free(&plan);
     return true;
 }
@@ -65,6 +71,24 @@ static bool code_links(Run *run, Diagnostics *diagnostics)
     return ok;
 }
 
+/* The part of an input that a micro-batch has: all of it, unless a step's are dealt. */
+static Shape microbatch_shape(const Run *run, const InputTensor *tensor)
+{
+    Shape shape = tensor->shape;
+    if (run->dealt.microbatches && shape.rank) shape.dim[0] /= run->dealt.microbatches;
+    return shape;
+}
+
+static bool check_rows(const Run *run, const InputTensor *tensor, Diagnostics *diagnostics)
+{
+    int count = run->dealt.microbatches;
+    if (!count || !tensor->shape.rank || tensor->shape.dim[0] % count == 0) return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = tensor->file, .object = tensor->name},
+                             "give the rows of a whole step",
+                             "has %lld rows, which the plan cannot deal in %d micro-batches",
+                             (long long)tensor->shape.dim[0], count);
+}
+
 static bool load(Run *run, Diagnostics *diagnostics)
 {
     const Options *options = run->options;
@@ -79,15 +103,16 @@ static bool load(Run *run, Diagnostics *diagnostics)
     load.differentiate = options->gradients;
     load.train = options->steps >= 0;
     if (load.logits == LOGITS_AUTO) load.logits = LOGITS_WHOLE; /* outputs are written */
+    if (!read_choices(run, &load.coded_cuts, diagnostics)) return false;
     InputShape *shapes = arena_new_array(&run->arena, InputShape, run->inputs.count);
     for (size_t i = 0; i < run->inputs.count; i++) {
         const InputTensor *tensor = &run->inputs.tensors[i];
-        shapes[i] = (InputShape){tensor->name, tensor->shape, tensor->dtype, tensor->data};
+        if (!check_rows(run, tensor, diagnostics)) return false;
+        shapes[i] = (InputShape){tensor->name, microbatch_shape(run, tensor), tensor->dtype, tensor->data};
     }
     load.import.input_shapes = shapes;
     load.import.input_shape_count = run->inputs.count;
-    return read_codecs(options->plans[0], &load.coded_cuts, diagnostics) &&
-           training_model_load(&run->model, options->model, &load, diagnostics) && code_links(run, diagnostics);
+    return training_model_load(&run->model, options->model, &load, diagnostics) && code_links(run, diagnostics);
 }
 
 static bool compile(Run *run, Diagnostics *diagnostics)
@@ -95,6 +120,7 @@ static bool compile(Run *run, Diagnostics *diagnostics)
     local_program_build(&run->program, &run->code, &run->model);
     if (run->options->init.drawn) weights_draw(&run->code, &run->model.graph, run->options->init.deviation);
     run->program.program.seed = run->options->seed;
+    if (run->dealt.microbatches) run->program.program.microbatch_count = (uint32_t)run->dealt.microbatches;
     if (!run->options->interpret && !local_program_compile(&run->program, run->options->target_cpu, diagnostics))
         return false;
     int threads = run->options->threads ? run->options->threads : parallel_threads(0);
@@ -113,9 +139,10 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
     Shape shape = {.rank = (int)input->rank};
     memcpy(shape.dim, input->dim, sizeof shape.dim);
     char wanted[256], found[256];
-    if (!shape_equal(&shape, &given->shape))
+    const Shape found_shape = microbatch_shape(run, given);
+    if (!shape_equal(&shape, &found_shape))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
-                                 "has shape %s, but the model takes %s", shape_format(&given->shape, found),
+                                 "has shape %s, but the model takes %s", shape_format(&found_shape, found),
                                  shape_format(&shape, wanted));
     bool is_bits =
         input->dtype == DTYPE_BF16 && given->dtype == DTYPE_U16; /* old test data of ONNX store bf16 this way */
@@ -126,12 +153,12 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
                                  dtype_name((DType)input->dtype));
     DType dtype = is_bits ? DTYPE_BF16 : given->dtype;
     void *destination = execution_address(&run->execution, 0, 0, input->location);
-    for (int64_t i = 0, n = shape_elements(&shape); i < n; i++) {
+    for (int64_t i = 0, n = shape_elements(&shape), first = run->microbatch * n; i < n; i++) {
         if (dtype_is_float(dtype) || dtype_is_float((DType)input->dtype)) {
-            element_store_double((DType)input->dtype, destination, i, element_as_double(dtype, given->data, i));
+            element_store_double((DType)input->dtype, destination, i, element_as_double(dtype, given->data, first + i));
             continue;
         }
-        int64_t value = element_as_integer(dtype, given->data, i), limit = input->value_limit;
+        int64_t value = element_as_integer(dtype, given->data, first + i), limit = input->value_limit;
         if (limit && (value < -limit || value >= limit)) /* negative ones count from the end */
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
                                      "element %lld is %lld, but the table it indexes has %lld rows", (long long)i,
@@ -184,24 +211,89 @@ static bool fill_parameters(Run *run, Diagnostics *diagnostics)
     return true;
 }
 
-static void set_step(Run *run, int step)
+/* What the rows of the whole step have. */
+static bool count_labels(Run *run, LabelCount labels[SKY_MOST_LABELS], Diagnostics *diagnostics)
 {
-    const SkyOptimizer *optimizer = &run->program.program.optimizer;
-    LabelCount labels[SKY_MOST_LABELS];
     program_count_labels(&run->program.program, &run->execution, labels);
-    step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay, step);
-    step_scalars_losses(run->execution.step, &run->program.program, labels, run->program.program.microbatch_size);
-    step_scalars_rows(run->execution.step, 0, run->program.program.microbatch_size);
-    if (run->options->gradients || run->options->steps >= 0)
-        step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
+    for (run->microbatch = 1; run->microbatch < run->dealt.microbatches; run->microbatch++) {
+        LabelCount more[SKY_MOST_LABELS];
+        if (!fill_inputs(run, diagnostics)) return false;
+        program_count_labels(&run->program.program, &run->execution, more);
+        for (uint32_t l = 0; l < run->program.program.label_count; l++) {
+            labels[l].count += more[l].count;
+            labels[l].weight += more[l].weight;
+        }
+    }
+    run->microbatch = 0;
+    return true;
 }
 
-static double loss_value(const Run *run)
+/* Needs the first micro-batch's inputs. */
+static bool set_step(Run *run, int step, Diagnostics *diagnostics)
+{
+    const SkyProgram *program = &run->program.program;
+    const SkyOptimizer *optimizer = &program->optimizer;
+    LabelCount labels[SKY_MOST_LABELS];
+    if (!count_labels(run, labels, diagnostics)) return false;
+    step_scalars(run->execution.step, optimizer, optimizer->learning_rate, optimizer->weight_decay, step);
+    step_scalars_losses(run->execution.step, program, labels,
+                        (int64_t)program->microbatch_size * program->microbatch_count);
+    step_scalars_rows(run->execution.step, 0, program->microbatch_size);
+    if (run->options->gradients || run->options->steps >= 0)
+        step_scalars_drop(run->execution.step, (uint64_t)run->options->seed, step);
+    return true;
+}
+
+static double slot_loss(const Run *run)
 {
     const SkyStage *stage = &run->code.stage;
     if (!stage->has_loss) return 0;
     const Value *loss = graph_value(&run->model.graph, run->model.graph.loss);
     return element_as_double(loss->dtype, execution_address(&run->execution, 0, 0, stage->loss), 0);
+}
+
+static double loss_value(const Run *run)
+{
+    double loss = run->dealt.microbatches ? 0 : slot_loss(run);
+    for (int m = 0; m < run->dealt.microbatches; m++) loss += run->dealt.losses[m];
+    return loss;
+}
+
+/* ---- Replicas in one process ---- */
+
+static bool begin_microbatch(void *context, uint32_t number, Diagnostics *diagnostics)
+{
+    Run *run = context;
+    int64_t rows = run->program.program.microbatch_size;
+    run->microbatch = number;
+    step_scalars_rows(run->execution.step, number * rows, rows);
+    return fill_inputs(run, diagnostics);
+}
+
+/* Outputs are those of the first step. */
+static void take_microbatch(void *context, uint32_t number)
+{
+    Run *run = context;
+    const SkyStage *stage = &run->code.stage;
+    run->dealt.losses[number] = slot_loss(run);
+    for (uint32_t i = 0; i < stage->output_count && !run->writer; i++)
+        memcpy(run->outputs[i] + number * stage->outputs[i].bytes,
+               execution_address(&run->execution, 0, 0, stage->outputs[i].location), stage->outputs[i].bytes);
+}
+
+static bool run_dealt(Run *run, bool backward, Diagnostics *diagnostics)
+{
+    const SkyStage *stage = &run->code.stage;
+    const DealtCalls calls = {begin_microbatch, take_microbatch, run};
+    if (!run->outputs) {
+        run->outputs = arena_new_array(&run->arena, char *, stage->output_count);
+        for (uint32_t i = 0; i < stage->output_count; i++)
+            run->outputs[i] =
+                arena_new_array(&run->arena, char, stage->outputs[i].bytes *(size_t)run->dealt.microbatches);
+    }
+    bool ok = dealt_step_run(&run->dealt, &run->execution, backward, &calls, diagnostics);
+    run->microbatch = 0;
+    return ok && fill_inputs(run, diagnostics);
 }
 
 /* Writes a parameter under its own name and under those of initializers tied to it. */
@@ -236,8 +328,10 @@ static void write_outputs(Run *run)
         Shape shape = {.rank = (int)output->rank};
         memcpy(shape.dim, output->dim, sizeof shape.dim);
         const void *data = execution_address(&run->execution, 0, 0, output->location);
+        size_t parts = run->dealt.microbatches && shape.rank ? (size_t)run->dealt.microbatches : 1;
+        if (parts > 1) shape.dim[0] *= run->dealt.microbatches, data = run->outputs[i];
         safetensors_writer_add(run->writer, arena_format(&run->arena, "out/%s", output->name), (DType)output->dtype,
-                               &shape, arena_copy(&run->arena, data, output->bytes));
+                               &shape, arena_copy(&run->arena, data, output->bytes * parts));
     }
     if (stage->has_loss) {
         float *loss = arena_new(&run->arena, float);
@@ -266,8 +360,17 @@ static void note_frozen(Run *run)
     buffer_free(&names);
 }
 
+/* The forward pass of a step, whose inputs are filled. Dealt micro-batches run backward at once, if that is asked for. */
+static bool forward(Run *run, int step, bool and_backward, Diagnostics *diagnostics)
+{
+    if (!set_step(run, step, diagnostics)) return false;
+    if (!run->dealt.microbatches) return execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics);
+    return fill_inputs(run, diagnostics) && run_dealt(run, and_backward, diagnostics);
+}
+
 static bool backward(Run *run, Diagnostics *diagnostics)
 {
+    if (run->dealt.microbatches) return true;
     if (!execution_run(&run->execution, 0, SKY_LIST_BACKWARD, 0, diagnostics)) return false;
     execution_sum_uses(&run->execution, 0);
     return true;
@@ -281,8 +384,7 @@ static bool train(Run *run, Diagnostics *diagnostics)
         run->losses[step] = loss_value(run);
         if (step > 0 && !backward(run, diagnostics)) return false;
         if (!execution_run(&run->execution, 0, SKY_LIST_UPDATE, 0, diagnostics)) return false;
-        set_step(run, step + 1);
-        if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
+        if (!forward(run, step + 1, step + 1 < steps, diagnostics)) return false;
         if (run->options->verbose) text_print(stderr, "step %d loss %.9g\n", step, run->losses[step]);
     }
     run->losses[steps] = loss_value(run);
@@ -297,13 +399,12 @@ static bool train(Run *run, Diagnostics *diagnostics)
 static bool execute(Run *run, Diagnostics *diagnostics)
 {
     if (!fill_parameters(run, diagnostics) || !fill_inputs(run, diagnostics)) return false;
-    set_step(run, 0);
-    if (!execution_run(&run->execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
+    bool differentiates = run->options->gradients || run->options->steps >= 0;
+    if (!forward(run, 0, differentiates, diagnostics)) return false;
     run->writer = safetensors_writer();
     if (!run->options->init.drawn) note_frozen(run); /* drawn values differ from the model's */
     if (run->model.low_rank_text) safetensors_writer_metadata(run->writer, "lora", run->model.low_rank_text);
     write_outputs(run);
-    bool differentiates = run->options->gradients || run->options->steps >= 0;
     if (differentiates && !backward(run, diagnostics)) return false;
     if (run->options->gradients) write_gradients(run);
     if (run->options->steps >= 0 && !train(run, diagnostics)) return false;
@@ -319,6 +420,7 @@ static void run_free(Run *run)
     stage_free(&run->code);
     training_model_free(&run->model);
     input_tensors_free(&run->inputs);
+    dealt_step_close(&run->dealt);
     arena_free(&run->arena);
 }
 

@@ -564,9 +564,12 @@ static const Option rows[] = {
              "for compile",
      .detail = "Do _N_ steps on this one batch, and write _train/loss_ (one value before each step and one after the "
                "last) and _param/PARAMETER_. Anything but a number is a pattern of names, as for *skycc compile*."},
-    {"plan", 0, "PLAN.json", RUN, OPTION_FILE, FIELD(plans[0]), .help = "compress as this plan does on its links",
-     .detail = "Compress activations and gradients as the plan does on its links. The results are those of its "
-               "pipeline, to the last digit."},
+    {"plan", 0, "PLAN.json", RUN, OPTION_FILE, FIELD(plans[0]),
+     .help = "compute as this plan does: compressed links, replicas",
+     .detail =
+         "Compress activations and gradients as the plan does on its links. If the plan has several replicas, the "
+         "inputs are the rows of a step: they are cut into micro-batches and dealt, and gradients are summed, as "
+         "the replicas do. The results are those of the plan's programs, to the last digit."},
     {"interpret", 0, NULL, RUN, OPTION_FLAG, FIELD(interpret), .common = RUN, .help = "interpret instead of compiling"},
     {"threads", 0, "N", RUN | PREDICT | EVALUATE, OPTION_INTEGER, 1, 4096, FIELD(threads), .common = RUN,
      .help = "threads to use (default: all processors)"},

@@ -2,8 +2,9 @@
 """test_replicas.py SKYCC TESTS_DATA: pipelines that share the rows of a step train as one pipeline does.
 
 One pipeline and two and three of them, with different cuts and shares, train a model with tied embeddings and dropout
-over a partial last batch: losses, metrics and trained values agree to rounding. Checkpoints hold each value once. A
-run whose rank was killed goes on under a plan without its device.
+over a partial last batch, padded and packed: losses, metrics and trained values agree to rounding. `skycc run --plan`
+computes the bits of three in one process. Checkpoints hold each value once. A run whose rank was killed goes on under a
+plan without its device.
 """
 import csv
 import json
@@ -29,17 +30,20 @@ CLUSTER = """devices:
   - {name: f, threads: 1, gflops: 5}
 default_link: {latency: 10us, bandwidth: 10Gbit}
 """
-OPTIONS = ("--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "8", "--dropout", "0.1", "--optimizer",
-           "adamw:eps=1e-4", "-q")
+OPTIONS = ("--dropout", "0.1", "--optimizer", "adamw:eps=1e-4", "-q")
+PADDED = ("--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "8")
+PACKED = ("--dim", f"seq=auto:{LENGTH}", "--lengths", "data.safetensors", "--batch", str(BATCH), "--microbatches", "8")
 
 
-def write_data(path):
+def write_data():
     random = np.random.default_rng(1)
     ids = random.integers(1, 90, (ROWS, LENGTH)).astype("i4")
     mask = (np.arange(LENGTH) < random.integers(3, LENGTH + 1, ROWS)[:, None]).astype("i4")
     labels = np.where((random.random((ROWS, LENGTH)) < 0.3) & (mask > 0), ids, -100).astype("i4")
-    safetensors_files.write(path, {"input_ids": ids * mask, "attention_mask": mask,
-                                   "token_type_ids": np.zeros((ROWS, LENGTH), "i4"), "labels": labels})
+    data = {"input_ids": ids * mask, "attention_mask": mask, "token_type_ids": np.zeros((ROWS, LENGTH), "i4"),
+            "labels": labels}
+    safetensors_files.write("data.safetensors", data)
+    safetensors_files.write("batch.safetensors", {name: tensor[:BATCH] for name, tensor in data.items()})
 
 
 def compile_plan(skycc, model, out, *options):
@@ -50,8 +54,8 @@ def compile_plan(skycc, model, out, *options):
 
 
 def train(out, *options):
-    subprocess.run([f"{out}/train", "--data", "data.safetensors", "--seed", "3", "--lr", "1e-3", "--quiet", *options],
-                   check=True)
+    data = () if "--data" in options else ("--data", "data.safetensors")
+    subprocess.run([f"{out}/train", *data, "--seed", "3", "--lr", "1e-3", "--quiet", *options], check=True)
 
 
 def values(checkpoint):
@@ -81,20 +85,40 @@ def assert_close(expected, found, most, what):
 
 
 def test_like_one_pipeline(skycc, model):
-    ways = [("one", "1", "even"), ("two", "2", "heuristic"), ("three", "3", "even")]
-    for out, replicas, allocate in ways:
-        plan = compile_plan(skycc, model, out, "--replicas", replicas, "--allocate", allocate)
+    ways = [("packed-one", "1", "even", PACKED), ("packed-two", "2", "even", PACKED), ("one", "1", "even", PADDED),
+            ("two", "2", "heuristic", PADDED), ("three", "3", "even", PADDED)]
+    for out, replicas, allocate, form in ways:
+        plan = compile_plan(skycc, model, out, "--replicas", replicas, "--allocate", allocate, *form)
+        reference = "packed-one" if form is PACKED else "one"
         assert len(plan["replicas"]) == int(replicas)
         assert sum(replica["rows"] for replica in plan["replicas"]) == BATCH
         assert [rank["replica"] for rank in plan["ranks"]] == [
             number for number, replica in enumerate(plan["replicas"]) for _ in replica["ranks"]]
         train(out, "--epochs", "2", "--eval-data", "data.safetensors", "--log", f"{out}.csv", "--checkpoint",
               f"{out}-saved")
-        assert_close(values("one-saved"), values(f"{out}-saved"), 2e-6, f"{replicas} replicas")
-        for expected, found in zip(log("one.csv"), log(f"{out}.csv"), strict=True):
+        assert_close(values(f"{reference}-saved"), values(f"{out}-saved"), 2e-6, f"{replicas} replicas")
+        for expected, found in zip(log(f"{reference}.csv"), log(f"{out}.csv"), strict=True):
             assert_close(expected, found, 1e-6, f"{replicas} replicas, the log")
     shares = {replica["rows"] for replica in plan["replicas"]}
     assert len(shares) > 1, "all replicas have as many rows"
+
+
+def test_same_bits_in_one_process(skycc, model):
+    train("three", "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0", "--clip",
+          "0", "--no-decay", "none", "--no-shuffle", "--log", "bits.csv", "--checkpoint", "bits")
+    subprocess.run([skycc, "run", model, "--inputs", "batch.safetensors", "--loss", "cross-entropy", "--train", "3",
+                    "--seed", "3", "--dropout", "0.1", "--optimizer", "adamw:eps=1e-4,lr=1e-3", "--plan",
+                    "three/plan.json", "-o", "bits.safetensors"], check=True, stderr=subprocess.DEVNULL)
+    run = safetensors_files.read("bits.safetensors")
+    with open("bits.csv") as file:
+        assert [row["loss"] for row in csv.DictReader(file)] == [f"{loss:.9g}" for loss in run["train/loss"][:3]]
+    compared = 0
+    for name, value in values("bits").items():
+        if f"param/{name}" in run:
+            assert np.array_equal(value, run[f"param/{name}"]), f"{name} is not the same bits in one process"
+            compared += 1
+    assert compared > 40
+    assert run["out/logits"].shape[0] == BATCH
 
 
 def programs_of(process, name):
@@ -121,7 +145,7 @@ def test_goes_on_without_a_device(skycc, model):
     assert run.returncode == 6, message
     device = json.load(open("three/plan.json"))["ranks"][4]["device"]
     assert f"--without {device} -o NEW, then NEW/train ... --resume" in message, message
-    compile_plan(skycc, model, "rest", "--replicas", "2", "--without", device, "--allocate", "even")
+    compile_plan(skycc, model, "rest", "--replicas", "2", "--without", device, "--allocate", "even", *PADDED)
     before = len(values("killed"))
     train("rest", "--resume", "--checkpoint", "killed", "--steps", "100000", "--stop-after",
           str(int(max(os.listdir("killed"))[5:]) + 3))
@@ -133,10 +157,11 @@ def main():
     model = f"{data}/bert/bert-nano-mlm-opset17-dyn.onnx"
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
         os.chdir(folder)
-        write_data("data.safetensors")
+        write_data()
         with open("cluster.yaml", "w") as file:
             file.write(CLUSTER)
         test_like_one_pipeline(skycc, model)
+        test_same_bits_in_one_process(skycc, model)
         test_goes_on_without_a_device(skycc, model)
         os.chdir("/")
     print("replicas train as one pipeline does, and go on without a lost device")
