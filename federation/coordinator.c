@@ -37,7 +37,7 @@ static void begin_session(Coordinator *coordinator)
     drop_updates(coordinator);
     sum_round_close(&coordinator->sum);
     sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
-                   part.end - part.first + FIXED_POINT_WEIGHT_WORDS);
+                   part.end - part.first + FIXED_POINT_TAIL_WORDS);
     if (federation->robust) sum_round_keep(&coordinator->sum);
     coordinator->session_round = coordinator->model.round;
     coordinator->phase_since = coordinator->round_since = INFINITY;
@@ -49,7 +49,7 @@ static void begin_round(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         KnownSite *site = &coordinator->sites[s];
-        site->left_out = site->silent = site->restarted = false;
+        site->left_out = site->silent = site->restarted = site->refuses = false;
         site->refusal = NULL;
         site->metrics = (SiteMetrics){0};
     }
@@ -193,9 +193,10 @@ static void end_round(Coordinator *coordinator, double now)
 {
     const Federation *federation = coordinator->federation;
     SumRound *sum = &coordinator->sum;
-    size_t count = sum->word_count - FIXED_POINT_WEIGHT_WORDS;
+    size_t count = sum->word_count - FIXED_POINT_TAIL_WORDS;
     int64_t weight = fixed_point_get_weight(sum->words + count);
     int sites = 0;
+    coordinator->evaluated = fixed_point_get_evaluation(sum->words + count + FIXED_POINT_WEIGHT_WORDS);
     if (weight < 0) {
         give_up_session(coordinator, "a site sent an invalid weight");
         return;
@@ -347,10 +348,23 @@ static bool is_current(const Coordinator *coordinator, const Request *request)
            request->branch == (uint64_t)model->branch;
 }
 
+/* Its site does not train on the model. */
+static void note_refusal(Coordinator *coordinator, int site)
+{
+    KnownSite *known = &coordinator->sites[site];
+    if (!known->refuses)
+        coordinator_say(coordinator,
+                        "warning: site '%s' refuses the model after round %" PRId64
+                        ": it has collapsed on its rows. --from-round R goes back to an earlier one\n",
+                        name_of(coordinator, site), coordinator->model.round);
+    known->refuses = true;
+}
+
 static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
 {
     const SumRound *sum = &coordinator->sum;
     bool current = is_current(coordinator, request);
+    if (request->size == 1 && request->payload[0] == 1 && current) note_refusal(coordinator, site);
     Buffer told = {0};
     /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
@@ -358,7 +372,8 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     bool spared = sum->phase == SUM_OFFERS && !presence_is_drawn(coordinator, site);
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
-        !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site) || spared) {
+        !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site) || spared ||
+        coordinator->sites[site].refuses) {
         unsigned char rounds[REPLY_WAIT_BYTES];
         put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
         rounds[8] = coordinator->durable && spared;

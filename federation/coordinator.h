@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 
+#include "federation/aggregate/fixed_point.h"
 #include "federation/federation.h"
 #include "federation/jumps.h"
 #include "federation/messages.h"
@@ -28,6 +29,7 @@ typedef struct KnownSite {
     bool silent;              /* it let a phase of this round run out, and has not been heard of since */
     int64_t missed;           /* rounds in a row that waited for it in vain */
     bool returned, tried;     /* dropped, and heard of since: a round waits for it once more; that round has been */
+    bool refuses;             /* the model of this round, which has collapsed on its rows */
     bool restarted;           /* in this round, which began anew for it */
     double heard;             /* when it last was, 0: not yet */
     JumpWatch losses, scales; /* of its rounds: losses, and the powers of two above its largest changes */
@@ -61,7 +63,8 @@ typedef struct Coordinator {
     /* Called whenever time may have brought something about; NULL: nobody looks. */
     void (*observe)(void *observer, double now);
     void *observer;
-    bool diverged; /* a round would have made the model infinite: there are no more */
+    RowsEvaluation evaluated; /* by the sites of the last round, of the model that it began with, on rows of theirs */
+    bool diverged;            /* a round would have made the model infinite: there are no more */
 } Coordinator;
 
 /* Reads DIR/model.safetensors, which must be the federation's, and begins its next round. `federation`, `console` and

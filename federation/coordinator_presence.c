@@ -14,7 +14,8 @@ bool presence_is_dropped(const Coordinator *coordinator, int site)
 static bool is_there(const Coordinator *coordinator, int number)
 {
     const KnownSite *site = &coordinator->sites[number];
-    return !site->left_out && !site->silent && (!presence_is_dropped(coordinator, number) || site->returned);
+    return !site->left_out && !site->silent && !site->refuses &&
+           (!presence_is_dropped(coordinator, number) || site->returned);
 }
 
 static uint64_t place_of(const Coordinator *coordinator, int site)

@@ -124,6 +124,13 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
                 (double)coordinator->round_bytes_out / 1e6, seconds);
     if (!isnan(epsilon)) text_format(&line, ", epsilon %.3g at delta %g", epsilon, federation->privacy.delta);
     text_print(coordinator->console, "%s\n", buffer_text(&line));
+    const RowsEvaluation *evaluated = &coordinator->evaluated;
+    if (evaluated->rows)
+        text_print(coordinator->console,
+                   "model after round %" PRId64 " on %" PRId64 " rows held out at the sites: loss %.4f",
+                   coordinator->model.round - 1, evaluated->rows, evaluated->loss);
+    if (evaluated->right_of) text_print(coordinator->console, ", accuracy %.4f", evaluated->accuracy);
+    if (evaluated->rows) text_print(coordinator->console, "\n");
     fflush(coordinator->console);
     buffer_free(&line);
 }

@@ -112,11 +112,12 @@ static void append_coded(Meeting *meeting, size_t first, size_t values)
 
 static void append_words(Meeting *meeting, size_t first, size_t values, bool is_last)
 {
-    size_t count = values + (is_last ? FIXED_POINT_WEIGHT_WORDS : 0);
+    size_t count = values + (is_last ? FIXED_POINT_TAIL_WORDS : 0);
     uint32_t *words = memory_allocate(count * sizeof *words);
     fixed_point_encode(words, meeting->update + first, values, meeting->weight, meeting->shared_exponent,
                        meeting->federation->site_count);
     if (is_last) fixed_point_put_weight(words + values, meeting->weight);
+    if (is_last) fixed_point_put_evaluation(words + values + FIXED_POINT_WEIGHT_WORDS, &meeting->evaluation);
     sum_site_mask(meeting->sum, words, first, count);
     buffer_append(&meeting->answer, words, count * sizeof *words);
     free(words);

@@ -3,6 +3,7 @@
 #ifndef FEDERATION_MEETING_H
 #define FEDERATION_MEETING_H
 
+#include "federation/aggregate/fixed_point.h"
 #include "federation/federation.h"
 #include "federation/messages.h"
 
@@ -29,7 +30,8 @@ typedef struct Meeting {
     const Buffer
         *coded; /* what coded_update_make made, of which `update` is what it is at the other end; NULL: no codec */
     SiteMetrics metrics;
-    int exponent; /* the least that suits the update */
+    RowsEvaluation evaluation; /* of the model that the round began with; rows 0: none */
+    int exponent;              /* the least that suits the update */
     /* Of the session that goes on. */
     SumSite *sum;
     unsigned char session[SESSION_BYTES];

@@ -26,7 +26,7 @@ void robust_combine(float *result, const SumRound *round, RobustRule rule, size_
 {
     float values[SUM_MOST_SITES];
     int members[SUM_MOST_SITES], here = 0;
-    size_t weight_at = round->word_count - FIXED_POINT_WEIGHT_WORDS;
+    size_t weight_at = round->word_count - FIXED_POINT_TAIL_WORDS;
     int64_t weights[SUM_MOST_SITES];
     for (int s = 0; s < round->sites; s++) {
         if (!round->members[s].counted || !round->kept[s]) continue;

@@ -21,7 +21,7 @@ static ArrivalState refuse_piece(SumProblem *problem, int site, const char *text
 
 size_t update_piece_most_bytes(const Federation *federation)
 {
-    return UPDATE_PIECE_HEAD + 4 * (update_piece_values(federation) + FIXED_POINT_WEIGHT_WORDS);
+    return UPDATE_PIECE_HEAD + 4 * (update_piece_values(federation) + FIXED_POINT_TAIL_WORDS);
 }
 
 void arriving_drop(ArrivingUpdate *update)
@@ -32,10 +32,10 @@ void arriving_drop(ArrivingUpdate *update)
 
 static Words place_of(const Federation *federation, const SumRound *round, size_t number)
 {
-    size_t count = round->word_count - FIXED_POINT_WEIGHT_WORDS, piece = update_piece_values(federation);
+    size_t count = round->word_count - FIXED_POINT_TAIL_WORDS, piece = update_piece_values(federation);
     Words words = {.first = number * piece, .is_last = number + 1 == update_pieces(count, piece)};
     words.values = words.is_last ? count - words.first : piece;
-    words.count = words.values + (words.is_last ? FIXED_POINT_WEIGHT_WORDS : 0);
+    words.count = words.values + (words.is_last ? FIXED_POINT_TAIL_WORDS : 0);
     return words;
 }
 
@@ -134,7 +134,7 @@ ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation,
     if (number < update->pieces) return refuse_piece(problem, site, "has sent this piece of its update before");
     if (number > update->pieces) return refuse_piece(problem, site, "left out a piece of its update");
     Words words = place_of(federation, round, number);
-    words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_WEIGHT_WORDS) * sizeof *words.words);
+    words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words.words);
     ArrivalState state = read_piece(update, federation, round, site, &words, bytes + UPDATE_PIECE_HEAD,
                                     size - UPDATE_PIECE_HEAD, problem);
     if (state == ARRIVAL_GOES_ON) state = keep(update, federation, round, site, path, &words);

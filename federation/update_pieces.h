@@ -1,7 +1,8 @@
 /* An update on the wire: pieces of bounded size, in order, each with its number in front, so that neither end holds
  * more of it than some pieces, and what was cut goes on where it was.
  *
- *   u64 number, then the words of the piece's values (aggregate/fixed_point.h), the last followed by the weight's words
+ *   u64 number, then the words of the piece's values (aggregate/fixed_point.h), the last followed by the words of the
+ *   weight and of the site's evaluation
  *   in a codec: u64 number, the weight's words, the bytes of one row of the piece's values
  *
  * What the coordinator has of a site's update is the site's session's: it is dropped with it. */

@@ -88,6 +88,8 @@ static const char *state_of(const Status *status, int s, char text[static 96])
         word = "left-out", said = "left out of this round: its secrets did not fit its shares";
     else if (presence_is_dropped(coordinator, s) && !site->returned)
         word = "dropped", said = NULL;
+    else if (site->refuses)
+        word = "refuses", said = "refuses the model: it has collapsed on the site's rows";
     else if (site->silent)
         word = "silent", said = "absent: it did not answer in time";
     else if (site->heard <= 0)
@@ -190,6 +192,11 @@ static void print_json(const Status *status)
         print_evaluation_json(&json, "best", &evaluations->items[evaluations->best]);
     else
         json_add_null(&json, "best");
+    json_open(&json, "sites_evaluation", '{'); /* of the model before the last round */
+    json_add_integer(&json, "rows", coordinator->evaluated.rows);
+    add_known(&json, "loss", coordinator->evaluated.rows ? coordinator->evaluated.loss : NAN);
+    add_known(&json, "accuracy", coordinator->evaluated.right_of ? coordinator->evaluated.accuracy : NAN);
+    json_close(&json, '}');
     json_open(&json, "evaluations", '[');
     for (size_t i = 0; i < evaluations->count; i++) print_evaluation_json(&json, NULL, &evaluations->items[i]);
     json_close(&json, ']');
@@ -258,6 +265,9 @@ static void print_summary(const Status *status)
         }
         print_fact(status, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
     }
+    if (coordinator->evaluated.rows) print_fact(status, "loss on the sites' rows", "%.4f", coordinator->evaluated.loss);
+    if (coordinator->evaluated.right_of)
+        print_fact(status, "accuracy on the sites' rows", "%.2f%%", 100 * coordinator->evaluated.accuracy);
     for (size_t i = status->logged ? status->rounds.count : 0; i-- > 0;)
         if (!isnan(plot_value(&status->rounds, i, LOSS))) {
             print_fact(status, "training loss", "%.4g", plot_value(&status->rounds, i, LOSS));

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "driver/coordinate/evaluator.h"
 #include "federation/model_history.h"
@@ -28,6 +30,27 @@ static void keep_best(Steering *steering)
     if (link(path, unfinished) != 0 || rename(unfinished, steering->best_path) != 0)
         coordinator_say(steering->coordinator, "warning: %s cannot be written\n", steering->best_path);
     unlink(unfinished);
+    free(path);
+}
+
+/* After going back, the best that is left is another one; if it is no longer kept, there is none. */
+static void settle_best(Steering *steering)
+{
+    SafeTensors file;
+    Diagnostics unsaid = {0};
+    const Evaluations *evaluations = &steering->evaluations;
+    if (access(steering->best_path, F_OK) != 0) return;
+    int64_t best = evaluations->count ? evaluations->items[evaluations->best].round : -1;
+    bool ok = safetensors_open(&file, steering->best_path, &unsaid);
+    const char *round = ok ? safetensors_metadata(&file, "round") : NULL;
+    bool same = round && strtoll(round, NULL, 10) == best;
+    if (ok) safetensors_close(&file);
+    diagnostics_free(&unsaid);
+    input_files_release_path(steering->best_path);
+    if (same) return;
+    unlink(steering->best_path);
+    char *path = model_history_path(steering->directory, best);
+    if (access(path, F_OK) == 0) keep_best(steering);
     free(path);
 }
 
@@ -127,6 +150,7 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
     if (rules->data &&
         !evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round, diagnostics))
         return false;
+    if (rules->best) settle_best(steering);
     end_early(steering);
     coordinator->observe = observe;
     coordinator->observer = steering;

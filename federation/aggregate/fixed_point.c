@@ -48,3 +48,35 @@ int64_t fixed_point_get_weight(const uint32_t words[FIXED_POINT_WEIGHT_WORDS])
     }
     return weight;
 }
+
+static const double evaluation_unit = 65536, most_loss = 1024;
+static const int64_t most_weight = ((int64_t)1 << 48) - 1;
+
+static void put_mean(uint32_t *words, int64_t rows, double mean)
+{
+    double sum = nearbyint((double)rows * evaluation_unit * mean);
+    fixed_point_put_weight(words, sum < (double)most_weight ? (int64_t)sum : most_weight);
+}
+
+void fixed_point_put_evaluation(uint32_t words[FIXED_POINT_EVALUATION_WORDS], const RowsEvaluation *evaluation)
+{
+    double loss = evaluation->loss < most_loss ? evaluation->loss : most_loss; /* NaN becomes that, too */
+    fixed_point_put_weight(words, evaluation->rows);
+    put_mean(words + FIXED_POINT_WEIGHT_WORDS, evaluation->rows, loss > 0 ? loss : 0);
+    fixed_point_put_weight(words + 2 * FIXED_POINT_WEIGHT_WORDS, evaluation->right_of);
+    put_mean(words + 3 * FIXED_POINT_WEIGHT_WORDS, evaluation->right_of,
+             evaluation->right_of ? evaluation->accuracy : 0);
+}
+
+RowsEvaluation fixed_point_get_evaluation(const uint32_t words[FIXED_POINT_EVALUATION_WORDS])
+{
+    int64_t sums[4];
+    for (int i = 0; i < 4; i++) {
+        sums[i] = fixed_point_get_weight(words + i * FIXED_POINT_WEIGHT_WORDS);
+        if (sums[i] < 0) return (RowsEvaluation){0};
+    }
+    return (RowsEvaluation){.rows = sums[0],
+                            .right_of = sums[2],
+                            .loss = sums[0] ? (double)sums[1] / evaluation_unit / (double)sums[0] : 0,
+                            .accuracy = sums[2] ? (double)sums[3] / evaluation_unit / (double)sums[2] : 0};
+}

@@ -10,7 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FIXED_POINT_LEAST = -256, FIXED_POINT_MOST = 256, FIXED_POINT_WEIGHT_WORDS = 3 };
+enum {
+    FIXED_POINT_LEAST = -256,
+    FIXED_POINT_MOST = 256,
+    FIXED_POINT_WEIGHT_WORDS = 3,
+    FIXED_POINT_EVALUATION_WORDS = 4 * FIXED_POINT_WEIGHT_WORDS,
+    FIXED_POINT_TAIL_WORDS = FIXED_POINT_WEIGHT_WORDS + FIXED_POINT_EVALUATION_WORDS /* that follow an update */
+};
 
 /* The least exponent that suits the values with this weight, in FIXED_POINT_LEAST ... FIXED_POINT_MOST. False if a
  * value is not finite. */
@@ -22,5 +28,16 @@ void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t t
 /* A weight, 0 ... 2^48 - 1, as words whose sums are that of the weights: at most 2^8 sites. -1: no sum of weights. */
 void fixed_point_put_weight(uint32_t words[FIXED_POINT_WEIGHT_WORDS], int64_t weight);
 int64_t fixed_point_get_weight(const uint32_t words[FIXED_POINT_WEIGHT_WORDS]);
+
+/* How good a model is for rows: sums of these words are those of all the rows. */
+typedef struct RowsEvaluation {
+    int64_t rows, right_of; /* rows, and those of them for which there is an accuracy */
+    double loss, accuracy;  /* means */
+} RowsEvaluation;
+
+/* A loss counts as at most 1024, and one that is not finite as that. Resolution: 2^-16 of a row. */
+void fixed_point_put_evaluation(uint32_t words[FIXED_POINT_EVALUATION_WORDS], const RowsEvaluation *evaluation);
+/* rows 0: there is none, or no sum of such words. */
+RowsEvaluation fixed_point_get_evaluation(const uint32_t words[FIXED_POINT_EVALUATION_WORDS]);
 
 #endif

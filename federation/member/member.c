@@ -164,10 +164,16 @@ void member_free(Member *member)
 
 /* ---- Requests ---- */
 
-/* Asks about `round` until there is an answer. False: refused (reported) or ended. */
-static bool learn_round(Member *member, uint64_t round, Diagnostics *diagnostics)
+/* Asks until there is an answer which round it is; with `refuses`, tells that this site does not take its model. False:
+ * refused (reported) or ended. */
+static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
 {
-    Request request = {.kind = REQUEST_ASK, .federation = member->federation.compiled.identity, .round = round};
+    static const unsigned char refusal = 1;
+    Request request = {.kind = REQUEST_ASK,
+                       .federation = member->federation.compiled.identity,
+                       .round = refuses ? (uint64_t)member->start.round : ROUND_NONE,
+                       .payload = &refusal,
+                       .size = refuses};
     Buffer bytes = {0};
     Reply reply;
     int pause = MEMBER_FIRST_PAUSE_MS;
@@ -400,7 +406,7 @@ static bool await_draw(Member *member, Diagnostics *diagnostics)
                    member->current + 1);
     while (ok && member->spared && member_is_current(member) && member->rounds > member->current && !*member->ended) {
         member_pause(&pause);
-        ok = learn_round(member, ROUND_NONE, diagnostics);
+        ok = learn_round(member, false, diagnostics);
     }
     return ok && !*member->ended;
 }
@@ -432,9 +438,21 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
     ok = ok && (!member_is_coded(member) || member_keep_feedback(member, end, diagnostics));
-    ok = ok && (!trains || learn_round(member, ROUND_NONE, diagnostics)); /* rounds go on without slow sites */
+    ok = ok && (!trains || learn_round(member, false, diagnostics)); /* rounds go on without slow sites */
     ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;
+}
+
+/* Waits while the coordinator has nothing but the model that this site does not take. */
+static bool await_another_model(Member *member, Diagnostics *diagnostics)
+{
+    int pause = MEMBER_FIRST_PAUSE_MS;
+    bool ok = learn_round(member, true, diagnostics);
+    while (ok && member_is_current(member) && member->rounds > member->current && !*member->ended) {
+        member_pause(&pause);
+        ok = learn_round(member, true, diagnostics);
+    }
+    return ok && !*member->ended;
 }
 
 /* Local steps, where the round is still on and has not been trained for; then the meeting. */
@@ -450,8 +468,12 @@ static int make_round(Member *member, Diagnostics *diagnostics)
     if (ok && is_current && member->rounds > member->current && !member_steps_are_made(member, step, until)) {
         int code = member_make_steps(member, until, &step, diagnostics);
         if (code != EXIT_OK || *member->ended) return code;
-        ok = learn_round(member, ROUND_NONE, diagnostics); /* rounds go on without slow sites */
+        ok = learn_round(member, false, diagnostics); /* rounds go on without slow sites */
         is_current = member_is_current(member) && !member->spared;
+    }
+    if (ok && is_current && !member_judge_model(member, diagnostics)) {
+        ok = diagnostics->errors == 0 && await_another_model(member, diagnostics);
+        is_current = false;
     }
     if (ok && member_is_current(member) && member->rounds <= member->current) return EXIT_OK;
     ok = ok && (!is_current || note_end(member, step, diagnostics));
@@ -468,7 +490,7 @@ int member_run(Member *member, Diagnostics *diagnostics)
         int code = say_farewell(member);
         if (code != EXIT_OK || member_is_current(member)) return code; /* else it has gone back */
     }
-    bool ok = learn_round(member, ROUND_NONE, diagnostics) && begin(member, diagnostics);
+    bool ok = learn_round(member, false, diagnostics) && begin(member, diagnostics);
     while (ok && !*member->ended && (!member_is_current(member) || member->start.round < member->rounds)) {
         int code = make_round(member, diagnostics);
         if (code != EXIT_OK) return code;

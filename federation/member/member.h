@@ -14,15 +14,16 @@
 
 #include "federation/connect/site_link.h"
 #include "federation/member/feedback.h"
+#include "federation/member/own_evaluation.h"
 #include "federation/member/protection.h"
 #include "federation/member/site_checkpoint.h"
 
 /* What `DIR/SITE/train --join` was told. */
 typedef struct MemberOptions {
-    const char *directory;  /* DIR/SITE */
-    const char *checkpoint; /* directory */
-    const char *key;        /* file of the secret key; NULL: SITE.key, or what SKYCC_SITE_KEY names */
-    const char *data, *log; /* files; log NULL: in the checkpoint directory */
+    const char *directory;              /* DIR/SITE */
+    const char *checkpoint;             /* directory */
+    const char *key;                    /* file of the secret key; NULL: SITE.key, or what SKYCC_SITE_KEY names */
+    const char *data, *eval_data, *log; /* files; log NULL: in the checkpoint directory */
     uint64_t seed;
     bool no_shuffle, quiet;
     char **passed; /* arguments for stage programs, as they were given; NULL after the last */
@@ -44,6 +45,7 @@ typedef struct Member {
     int64_t rounds;              /* and after how many rounds the federation ends */
     bool spared;                 /* and that the round goes without this site */
     int64_t counted;             /* and how many rounds there were when this site last was in one */
+    OwnEvaluation evaluation;    /* of the model that the round began with */
     int64_t end_round, end_step; /* with overlap: of which round the end is on disk (-1: of none), and its step */
     float *early;                /* the next model's part, fetched while steps were made; NULL: it was not */
     int64_t early_round;         /* the round of that model */
@@ -83,6 +85,12 @@ bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* On the console, with the site's name. */
 void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether the model of the round is as good for this site's own rows as it should be; says it if it is not. Keeps it in
+ * good.safetensors. False: it is not, or an error was reported. */
+bool member_judge_model(Member *member, Diagnostics *diagnostics);
+/* Where stage programs write how good it is before the first step; NULL: this site has no rows for that. */
+const char *member_first_path(Member *member);
+
 /* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported),
  * or ended. */
 bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
@@ -91,7 +99,7 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
 bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics);
 
 /* member_train.c: starts DIR/SITE/train with what was passed, from the checkpoint up to the step; -1: it cannot be. */
-pid_t member_train_begin(const Member *member, int64_t until);
+pid_t member_train_begin(Member *member, int64_t until);
 /* Waits for it, and tells it to save and end after `deadline` seconds: then a step may be cut off that is not saved.
  * What it ended with. */
 #define MEMBER_NO_DEADLINE (-1.0)

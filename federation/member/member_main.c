@@ -23,7 +23,8 @@ static const char *value_of(char **arguments, int count, int *at, const char *na
 
 static bool refuse_own(const char *word, Diagnostics *diagnostics)
 {
-    static const char *const own[] = {"--steps", "--epochs", "--resume", "--stop-after", "--until-loss", "--patience"};
+    static const char *const own[] = {"--steps",      "--epochs",   "--resume",    "--stop-after",
+                                      "--until-loss", "--patience", "--eval-first"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strncmp(word, own[i], strlen(own[i])) == 0 && strchr("=", word[strlen(own[i])]))
             return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
@@ -45,6 +46,7 @@ static bool read_arguments(MemberOptions *options, int count, char **arguments, 
         }
         if ((value = value_of(arguments, count, &i, "--checkpoint"))) options->checkpoint = value;
         if ((value = value_of(arguments, count, &i, "--data"))) options->data = value;
+        if ((value = value_of(arguments, count, &i, "--eval-data"))) options->eval_data = value;
         if ((value = value_of(arguments, count, &i, "--log"))) options->log = value;
         if ((value = value_of(arguments, count, &i, "--seed"))) options->seed = strtoull(value, NULL, 10);
         options->no_shuffle |= strcmp(arguments[i], "--no-shuffle") == 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/member/member.h"
 #include "federation/member/own_model.h"
@@ -97,6 +98,7 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
     if (!federation->hide_metrics) {
         meeting->metrics = (SiteMetrics){.has_rows = true, .rows = rows};
         meeting->metrics.has_loss = member_mean_loss(member->log_path, start->step, step, &meeting->metrics.loss);
+        meeting->evaluation = member->evaluation.rows;
     }
     return true;
 }
@@ -126,9 +128,29 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
     return !*member->ended;
 }
 
+/* The site's own line of a round. */
+static void say_round(const Member *member, int64_t step, double seconds, bool in)
+{
+    const GlobalModel *start = &member->start;
+    const OwnEvaluation *own = &member->evaluation;
+    Buffer line = {0};
+    double loss;
+    buffer_print(&line, "round %" PRId64 " of %" PRId64 ": %" PRId64 " steps", start->round + 1, member->rounds,
+                 step - start->step);
+    if (member_mean_loss(member->log_path, start->step, step, &loss)) buffer_print(&line, ", loss %.4f", loss);
+    if (own->rows.rows)
+        buffer_print(&line, "; the model before them on %" PRId64 " held-out rows: loss %.4f", own->rows.rows,
+                     own->rows.loss);
+    if (own->rows.right_of) buffer_print(&line, ", accuracy %.4f", own->rows.accuracy);
+    buffer_print(&line, "; %s; %.1f s in the meeting", in ? "in the sum" : "ended without this site", seconds);
+    member_say(member, "%s", buffer_text(&line));
+    buffer_free(&line);
+}
+
 bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     Meeting meeting = {0};
+    double since = monotonic_seconds();
     float *values = memory_allocate(member->start.elements * sizeof *values);
     int64_t round = member->start.round;
     bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
@@ -136,7 +158,8 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     member->counted = meeting.counted;
     meeting_close(&meeting);
     free(values);
-    if (ok && !in && member->rounds > round) member_say(member, "round %" PRId64 " ended without this site", round + 1);
+    if (ok && member->branch == member->start.branch && member->rounds > round)
+        say_round(member, step, monotonic_seconds() - since, in);
     return ok;
 }
 

@@ -14,16 +14,18 @@
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 12 };
+enum { FURTHER_ARGUMENTS = 16 };
 
+/* As `--name VALUE` or `--name=VALUE`. */
 static bool is_passed(const MemberOptions *options, const char *name)
 {
+    size_t length = strlen(name);
     for (size_t i = 0; options->passed[i]; i++)
-        if (strncmp(options->passed[i], name, strlen(name)) == 0) return true;
+        if (strncmp(options->passed[i], name, length) == 0 && strchr("=", options->passed[i][length])) return true;
     return false;
 }
 
-static char **train_arguments(Arena *arena, const Member *member, int64_t until)
+static char **train_arguments(Arena *arena, Member *member, int64_t until)
 {
     const MemberOptions *options = member->options;
     size_t passed = 0, count = 0;
@@ -45,6 +47,14 @@ static char **train_arguments(Arena *arena, const Member *member, int64_t until)
     if (!is_passed(options, "--retries")) { /* a restart is cheaper than a missed round */
         arguments[count++] = "--retries";
         arguments[count++] = "3";
+    }
+    if (!is_passed(options, "--keep")) { /* rounds make one each */
+        arguments[count++] = "--keep";
+        arguments[count++] = "2";
+    }
+    if (member_first_path(member) && checkpoint_newest(options->checkpoint, INT64_MAX) == member->start.step) {
+        arguments[count++] = "--eval-first";
+        arguments[count++] = arena_string(arena, member_first_path(member));
     }
     if (!options->log) {
         arguments[count++] = "--log";
@@ -79,7 +89,7 @@ static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *d
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_RUN_FAILED;
 }
 
-pid_t member_train_begin(const Member *member, int64_t until)
+pid_t member_train_begin(Member *member, int64_t until)
 {
     Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);

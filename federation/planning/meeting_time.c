@@ -27,10 +27,11 @@ static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_va
 int64_t meeting_bytes_up(const MeetingRules *rules)
 {
     int64_t pieces = (int64_t)update_pieces((size_t)fragment_values(rules), UPDATE_PIECE);
-    int64_t weights = rules->costs.word_bytes[0] < 4 ? pieces : 1; /* with a codec every piece has a weight */
+    bool coded = rules->costs.word_bytes[0] < 4; /* then every piece has a weight */
+    int64_t tail = coded ? pieces * FIXED_POINT_WEIGHT_WORDS : FIXED_POINT_TAIL_WORDS;
     double values = fragment_values(rules) * rules->costs.word_bytes[0];
     int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + pieces * (REQUEST_HEAD + UPDATE_PIECE_HEAD) +
-                    weights * 4 * FIXED_POINT_WEIGHT_WORDS + (int64_t)ceil(values);
+                    4 * tail + (int64_t)ceil(values);
     if (rules->members < 2) return 0;
     if (rules->secure)
         bytes += 2 * REQUEST_HEAD + (int64_t)(sum_shares_bytes(rules->members) + sum_reveal_bytes(rules->members));

@@ -144,6 +144,25 @@ static void run_evaluation(Training *t)
     if (training_watches(t)) take_value(t, result.values[t->watch.metric]);
 }
 
+/* Of the model that the run begins with: to a file, for who started it. */
+static void evaluate_first(Training *t)
+{
+    Diagnostics diagnostics = {0};
+    EvaluationResult result;
+    Buffer text = {0};
+    const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
+    *t->world->step = t->step;
+    bool ok = evaluate(&t->pipeline, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics);
+    if (ok) report(t, &result, sizeof result);
+    if (ok && t->world->rank == 0) {
+        buffer_print(&text, "labels %lld\n", (long long)result.labels);
+        for (Metric m = 0; m < METRIC_COUNT; m++) buffer_print(&text, "%s %.9g\n", metric_name(m), result.values[m]);
+        ok = file_write_all(t->options->eval_first, text.bytes, text.size, &diagnostics);
+    }
+    buffer_free(&text);
+    if (!ok) fail(t, &diagnostics);
+}
+
 static bool evaluation_is_due(const Training *t)
 {
     int64_t every = t->options->eval_every;
@@ -202,6 +221,7 @@ static void run_steps(Training *t)
     interrupts_open(&t->interrupts, t->world);
     bool over = t->step >= t->last_step || watch_is_over(&t->watch);
     if (t->options->stop_after && t->step >= t->options->stop_after) over = true;
+    if (t->options->eval_first) evaluate_first(t);
     for (bool stop = over; !stop;) {
         step_clock_start(&t->world->clock);
         *t->world->step = t->step + 1;

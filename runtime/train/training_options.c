@@ -123,6 +123,11 @@ static const Option rows[] = {
          "are numbered otherwise, skycc takes the numbers of *--data*."},
     {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every), .agreed = true,
      .help = "evaluate after every N steps instead, and at the end"},
+    {"eval-first", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_first), .agreed = true,
+     .help = "evaluate before the first step too, and write to FILE what was measured",
+     .detail =
+         "Evaluate before the first step too, and write to _FILE_ a line for each metric: its name and its value. "
+         "A site of a federation knows by it how good the model of the round is for its own rows."},
     {"metric", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(metrics), .agreed = true, .read = read_metrics, .choices = METRICS,
      .help = "metrics besides the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, spearman, "
              "perplexity (default: as the labels suggest)",
@@ -312,8 +317,9 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "give --steps or --epochs, not both";
     else if (!options->checkpoint && (options->checkpoint_every || options->keep || options->resume))
         problem = "--checkpoint-every, --keep and --resume need --checkpoint DIR";
-    else if (!options->eval_data && (options->eval_every || options->metrics.metrics || watches || options->patience))
-        problem = "--eval-every, --metric, --keep-best and --patience need --eval-data FILE";
+    else if (!options->eval_data &&
+             (options->eval_every || options->eval_first || options->metrics.metrics || watches || options->patience))
+        problem = "--eval-every, --eval-first, --metric, --keep-best and --patience need --eval-data FILE";
     else if (watches && !options->checkpoint)
         problem = "--keep-best needs --checkpoint DIR";
     else if ((decays || options->warmup.share > 0) && !isnan(options->until_loss) && !options->steps &&

@@ -13,10 +13,10 @@ typedef struct RateRule {
 } RateRule;
 
 typedef struct TrainingOptions {
-    const char *data, *eval_data, *checkpoint, *log, *tensorboard, *trace; /* NULL: not given */
-    int64_t steps, epochs;                                                 /* 0: not given */
-    double until_loss;                                                     /* NAN: not given */
-    double weight_decay;                                                   /* NAN: as compiled */
+    const char *data, *eval_data, *eval_first, *checkpoint, *log, *tensorboard, *trace; /* NULL: not given */
+    int64_t steps, epochs;                                                              /* 0: not given */
+    double until_loss;                                                                  /* NAN: not given */
+    double weight_decay;                                                                /* NAN: as compiled */
     struct {
         double base;    /* NAN: as compiled */
         uint64_t rules; /* a hash of `rates` */

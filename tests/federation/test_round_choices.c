@@ -198,6 +198,48 @@ static void a_round_waits_for_what_is_learned_of_the_last(void **state)
     }
 }
 
+/* Each has its rows; what the coordinator learns is their mean, under masks as without. */
+static void evaluations_of_sites_are_added_up(void **state)
+{
+    (void)state;
+    for (int secure = 0; secure < 2; secure++) {
+        start(&world, 3, secure, OUTER_AVERAGE, 1, 1);
+        for (int s = 0; s < 3; s++) {
+            begin_meeting(&world.sites[s], 0);
+            if (s < 2)
+                world.sites[s].meeting.evaluation = (RowsEvaluation){30 + 10 * s, s ? 40 : 0, 0.25 * (s + 1), 0.75};
+        }
+        turns_until(1);
+        RowsEvaluation all = world.coordinator.evaluated;
+        assert_true(all.rows == 70 && all.right_of == 40);
+        assert_true(fabs(all.loss - (30 * 0.25 + 40 * 0.5) / 70) < 1e-6 && fabs(all.accuracy - 0.75) < 1e-6);
+        assert_non_null(strstr(world.said, "model after round 0 on 70 rows held out at the sites: loss 0.3929"));
+        stop(&world);
+    }
+}
+
+static void who_refuses_a_model_is_not_waited_for(void **state)
+{
+    (void)state;
+    start(&world, 4, true, OUTER_AVERAGE, 2, 1);
+    Request request = {.kind = REQUEST_ASK,
+                       .federation = world.federation.compiled.identity,
+                       .payload = &(unsigned char){1},
+                       .size = 1};
+    Buffer message = {0}, answer = {0};
+    request_put(&message, &request);
+    assert_true(exchange(&world.sites[2], &message, &answer));
+    world.sites[2].gone = true;
+    double since = world.now;
+    turns_until(1);
+    assert_true(world.now - since < 10);
+    assert_non_null(strstr(world.said, "site 'lima' refuses the model after round 0"));
+    assert_int_equal(world.coordinator.model.counted[2], 0);
+    buffer_free(&message);
+    buffer_free(&answer);
+    stop(&world);
+}
+
 static void what_jumps_is_named(void **state)
 {
     (void)state;
@@ -234,6 +276,8 @@ int main(void)
         TEST(a_round_of_another_branch_is_another_round),
         TEST(a_federation_that_ends_early_ends_for_all),
         TEST(a_round_waits_for_what_is_learned_of_the_last),
+        TEST(evaluations_of_sites_are_added_up),
+        TEST(who_refuses_a_model_is_not_waited_for),
         TEST(what_jumps_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,13 +83,14 @@ class Process:
             return file.read()
 
 
-def site(folder, name):
+def site(folder, name, *more):
     return Process(f"{folder}-{name}", f"{folder}/{name}/train", "--join", "--data", f"{name}.safetensors",
-                   "--checkpoint", f"{folder}-{name}", *TRAINING)
+                   "--checkpoint", f"{folder}-{name}", *TRAINING, *more)
 
 
-def coordinator(folder):
-    return Process(f"{folder}-coordinator", SKYCC, "coordinate", f"{folder}/coordinator", "--log", f"{folder}.csv")
+def coordinator(folder, *more):
+    return Process(f"{folder}-coordinator", SKYCC, "coordinate", f"{folder}/coordinator", "--log", f"{folder}.csv",
+                   *more)
 
 
 def finish(processes):
@@ -296,7 +297,7 @@ def check_overlap():
         made = scene.federate(folder, "rounds: 3", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"],
                               options=["--overlap", steps])
         require(made.returncode == 0, made.stdout)
-        finish([coordinator(folder), site(folder, "paris")])
+        finish([coordinator(folder), site(folder, "paris", "--keep", "9")])
         model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"),
                                 parameters("through"), parameters(f"{folder}-paris"))
         trained = [key for key in model if not key.startswith("momentum/")]
@@ -306,6 +307,44 @@ def check_overlap():
                 f"--overlap {steps}: the site has the model")
         made = sorted(name for name in os.listdir(f"{folder}-paris") if name.startswith("step-"))
         require((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
+
+
+def check_evaluation():
+    """Sites and the coordinator measure the same model on the same rows, each in its own way. A site that spoils the
+    model: the others refuse it, and a round is gone back over."""
+    text = federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: absent.safetensors}", code=1)
+    require("absent.safetensors" in text and not os.path.exists("seen"), text)
+    federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
+             "keep_best: accuracy")
+    rows = ["--eval-data", "paris.safetensors"]
+    head = coordinator("seen")
+    sites = [site("seen", name, *rows) for name in SITES if name != "lima"]
+    wait_until(lambda: "model after round 0" in head.said(), "the first evaluation")
+    spoiler = site("seen", "lima", *rows, "--lr", "1e4")
+    wait_until(lambda: "site 'oslo' refuses the model after round 1" in head.said(), "a site that refuses the model")
+    with open("seen/coordinator/evaluations.csv", encoding="utf-8") as file:
+        measured = file.read().split("\n")[1].split(",")
+    found = re.search(r"model after round 0 on (\d+) rows held out at the sites: loss ([\d.]+), accuracy ([\d.]+)",
+                      head.said())
+    require(found and int(found[1]) == 96, head.said())
+    for here, there in zip(found.groups()[1:], measured[1:3]):
+        require(abs(float(here) - float(there)) < 2e-4, f"sites measure {found[0]}, the coordinator {measured}")
+    require(not os.path.exists("seen-lima/step-00000008"), "lima does not train on it either")
+    for process in (head, spoiler):
+        process.process.terminate()
+        process.process.wait()
+    text = call(SKYCC, "coordinate", "seen/coordinator", "--from-round", "7", code=1)
+    require("has no model after round 7 any more" in text and "rounds kept: 0, 1" in text, text)
+    head, spoiler = coordinator("seen", "--from-round", "0"), site("seen", "lima", *rows)
+    finish([head, spoiler, *sites])
+    require("round 4 of 4" in head.said(), head.said())
+    with open("seen/coordinator/status.json", encoding="utf-8") as file:
+        status = json.load(file)
+    require(status["state"] == "Finished" and status["branch"] == 1 and status["round"] == 4, status)
+    require([item["round"] for item in status["evaluations"]] == [0, 1, 2, 3, 4], status["evaluations"])
+    best = safetensors_files.metadata("seen/coordinator/best.safetensors")["round"]
+    require(int(best) == status["best"]["round"], f"the best round is {status['best']}, and {best} is kept")
+    require(len([name for name in os.listdir("seen-paris") if name.startswith("step-")]) == 2, "old checkpoints go")
 
 
 def check_two_places():
@@ -389,6 +428,7 @@ def main():
     check_privacy()
     check_elsewhere()
     check_overlap()
+    check_evaluation()
     check_two_places()
     check_stale_programs()
     check_refusals()

@@ -162,7 +162,7 @@ static void bytes_are_those_of_messages(void **state)
     (void)state;
     MeetingRules rules = {
         .members = 5, .secure = true, .elements = 1000, .fragments = 1, .costs = meeting_costs_default};
-    size_t heads = 4 * REQUEST_HEAD + UPDATE_PIECE_HEAD, words = 4 * (1000 + FIXED_POINT_WEIGHT_WORDS);
+    size_t heads = 4 * REQUEST_HEAD + UPDATE_PIECE_HEAD, words = 4 * (1000 + FIXED_POINT_TAIL_WORDS);
     assert_int_equal(meeting_bytes_up(&rules),
                      heads + METRICS_BYTES + SUM_OFFER_BYTES + sum_shares_bytes(5) + words + sum_reveal_bytes(5));
     assert_int_equal(meeting_bytes_down(&rules),
@@ -172,7 +172,7 @@ static void bytes_are_those_of_messages(void **state)
     assert_int_equal(meeting_bytes_up(&rules), heads + METRICS_BYTES + SUM_OFFER_BYTES + words);
     rules.fragments = 3; /* 334 of 1000 */
     assert_int_equal(meeting_bytes_up(&rules),
-                     heads + METRICS_BYTES + SUM_OFFER_BYTES + 4 * (334 + FIXED_POINT_WEIGHT_WORDS));
+                     heads + METRICS_BYTES + SUM_OFFER_BYTES + 4 * (334 + FIXED_POINT_TAIL_WORDS));
     rules.elements = 6 * UPDATE_PIECE + 3; /* three pieces in each */
     rules.costs.word_bytes[0] = 2;
     assert_int_equal(meeting_bytes_up(&rules),
