@@ -319,12 +319,6 @@ static bool read_robust(Reader *reader, YamlNode *node)
            yaml_error(&reader->yaml, node, NULL, "median or trimmed", "unknown rule '%s'", text);
 }
 
-static bool check_built(Reader *reader, const YamlMember *members)
-{
-    return !members[PROXIMAL].value ||
-           yaml_error(&reader->yaml, members[PROXIMAL].value, NULL, "leave it out", "proximal is not to be had yet");
-}
-
 static bool check_robust(Reader *reader, const YamlMember *members)
 {
     const Federation *federation = reader->federation;
@@ -423,7 +417,7 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     if (ok && members[SAMPLE].value && federation->overlap)
         ok = yaml_error(&reader->yaml, members[SAMPLE].value, NULL, "leave one of them out",
                         "sample does not go with overlap: a site would train for a round before it is drawn for it");
-    ok = ok && check_built(reader, members) && check_robust(reader, members);
+    ok = ok && check_robust(reader, members);
     return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value, members[SAMPLE].value) && ok;
 }
 

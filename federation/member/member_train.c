@@ -14,7 +14,7 @@
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 16 };
+enum { FURTHER_ARGUMENTS = 20 };
 
 /* As `--name VALUE` or `--name=VALUE`. */
 static bool is_passed(const MemberOptions *options, const char *name)
@@ -47,6 +47,12 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
     if (!is_passed(options, "--retries")) { /* a restart is cheaper than a missed round */
         arguments[count++] = "--retries";
         arguments[count++] = "3";
+    }
+    if (member->federation.proximal > 0) {
+        arguments[count++] = "--proximal";
+        arguments[count++] = arena_format(arena, "%.17g", member->federation.proximal);
+        arguments[count++] = "--proximal-start";
+        arguments[count++] = arena_string(arena, member->start_path);
     }
     if (!is_passed(options, "--keep")) { /* rounds make one each */
         arguments[count++] = "--keep";

@@ -33,6 +33,7 @@ static bool finish_step(void *context, Diagnostics *diagnostics)
     Training *t = context;
     step_clock_enter(&t->world->clock, PART_NORM);
     gradients_reduce(&t->gradients);
+    proximal_add(&t->proximal);
     if (!gradients_clip(&t->gradients)) return true;
     step_clock_enter(&t->world->clock, PART_UPDATE);
     for (uint32_t s = 0; s < t->program->stage_count; s++)
@@ -77,7 +78,8 @@ static double run_step(Training *t, double learning_rate)
                            .row_count = t->row_count,
                            .packed = t->packed.lengths ? &t->packed : NULL,
                            .step = t->step + 1,
-                           .finish = gradients_need_work(&t->gradients) ? finish_step : NULL,
+                           .finish =
+                               gradients_need_work(&t->gradients) || t->proximal.strength > 0 ? finish_step : NULL,
                            .context = t};
     if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
     step_clock_enter(clock, PART_DATA);
@@ -152,7 +154,8 @@ static void evaluate_first(Training *t)
     Buffer text = {0};
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
     *t->world->step = t->step;
-    bool ok = evaluate(&t->pipeline, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics);
+    bool ok =
+        evaluate(&t->pipeline, &t->losses, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics);
     if (ok) report(t, &result, sizeof result);
     if (ok && t->world->rank == 0) {
         buffer_print(&text, "labels %lld\n", (long long)result.labels);

@@ -94,6 +94,7 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
     checkpoint_writer_open(&t->writer, t->world, &t->execution, t->options->checkpoint_every, diagnostics);
     gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
+    proximal_open(&t->proximal, &t->execution, t->options->proximal, t->options->proximal_start, diagnostics);
     execution_exempt_from_decay(&t->execution, t->options->no_decay);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     rates_set(t->world, &t->execution, t->options, base_rate(t), diagnostics);
@@ -253,6 +254,7 @@ void training_close(Training *t)
     checkpoint_writer_close(&t->writer);
     loss_ranks_close(&t->losses);
     if (t->gradients.world) gradients_close(&t->gradients);
+    proximal_close(&t->proximal);
     if (t->pipeline.world) pipeline_close(&t->pipeline);
     if (t->execution.stages) execution_close(&t->execution);
     dataset_close(&t->data);

@@ -11,6 +11,7 @@
 #include "runtime/train/interrupts.h"
 #include "runtime/train/labelled_rows.h"
 #include "runtime/train/progress.h"
+#include "runtime/train/proximal.h"
 #include "runtime/train/step_cause.h"
 #include "runtime/train/training_options.h"
 #include "runtime/train/watch.h"
@@ -28,6 +29,7 @@ typedef struct Training {
     Execution execution;
     Pipeline pipeline;
     Gradients gradients;
+    Proximal proximal;
     Interrupts interrupts;
     CheckpointWriter writer;
     Trace trace;

@@ -123,6 +123,10 @@ static const Option rows[] = {
          "are numbered otherwise, skycc takes the numbers of *--data*."},
     {"eval-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(eval_every), .agreed = true,
      .help = "evaluate after every N steps instead, and at the end"},
+    {"proximal", 0, "X", TRAIN, OPTION_NUMBER, 0, 1e6, FIELD(proximal), .agreed = true,
+     .help = "add X times the way from --proximal-start to gradients (FedProx; a federation says it to its sites)"},
+    {"proximal-start", 0, "FILE", TRAIN, OPTION_FILE, FIELD(proximal_start), .agreed = true,
+     .help = "the parameters near which --proximal keeps the steps (safetensors)"},
     {"eval-first", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_first), .agreed = true,
      .help = "evaluate before the first step too, and write to FILE what was measured",
      .detail =
@@ -317,6 +321,8 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "give --steps or --epochs, not both";
     else if (!options->checkpoint && (options->checkpoint_every || options->keep || options->resume))
         problem = "--checkpoint-every, --keep and --resume need --checkpoint DIR";
+    else if ((options->proximal > 0) != (options->proximal_start != NULL))
+        problem = "--proximal X and --proximal-start FILE go together";
     else if (!options->eval_data &&
              (options->eval_every || options->eval_first || options->metrics.metrics || watches || options->patience))
         problem = "--eval-every, --eval-first, --metric, --keep-best and --patience need --eval-data FILE";

@@ -16,6 +16,8 @@ typedef struct TrainingOptions {
     const char *data, *eval_data, *eval_first, *checkpoint, *log, *tensorboard, *trace; /* NULL: not given */
     int64_t steps, epochs;                                                              /* 0: not given */
     double until_loss;                                                                  /* NAN: not given */
+    double proximal;                                                                    /* 0: none */
+    const char *proximal_start;                                                         /* NULL: not given */
     double weight_decay;                                                                /* NAN: as compiled */
     struct {
         double base;    /* NAN: as compiled */

@@ -347,6 +347,27 @@ def check_evaluation():
     require(len([name for name in os.listdir("seen-paris") if name.startswith("step-")]) == 2, "old checkpoints go")
 
 
+def check_proximal():
+    """FedProx, by hand: the second of two SGD steps also goes back by rate * X * (what the first one moved)."""
+    rate, strength = 1e-2, 20
+    constant = ["--schedule-lr", "constant", "--warmup", "0", "--clip", "0"]
+    made = scene.federate("near", "rounds: 1", "aggregate: plain", "outer: {optimizer: average}",
+                          f"proximal: {strength}", sites=["oslo"], options=["--optimizer", "sgd"])
+    require(made.returncode == 0, made.stdout)
+    finish([coordinator("near"), site("near", "oslo", *constant)])
+    start = safetensors_files.read("near/oslo/start.safetensors")
+    alone = []
+    for steps in (1, STEPS):
+        call("near/oslo/train", "--data", "oslo.safetensors", "--checkpoint", f"near-{steps}", "--steps", str(steps),
+             *constant, *TRAINING)
+        alone.append(parameters(f"near-{steps}"))
+    model = safetensors_files.read("near/coordinator/model.safetensors")
+    moved = max(np.max(np.abs(alone[0][key] - start[key])) for key in start)
+    worst = max(
+        np.max(np.abs(alone[1][key] - rate * strength * (alone[0][key] - start[key]) - model[key])) for key in start)
+    require(moved > 1e-4 and worst < moved / 1000, f"the model is {worst} off, and a step moves by {moved}")
+
+
 def check_two_places():
     """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused."""
     federate("twice", "rounds: 2")
@@ -429,6 +450,7 @@ def main():
     check_elsewhere()
     check_overlap()
     check_evaluation()
+    check_proximal()
     check_two_places()
     check_stale_programs()
     check_refusals()
