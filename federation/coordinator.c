@@ -364,7 +364,14 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
 {
     const SumRound *sum = &coordinator->sum;
     bool current = is_current(coordinator, request);
-    if (request->size == 1 && request->payload[0] == 1 && current) note_refusal(coordinator, site);
+    const char *other = NULL;
+    if (request->size == 1 && request->payload[0] == ASK_REFUSES && current) note_refusal(coordinator, site);
+    if (request->size && request->payload[0] == ASK_OPTIONS)
+        other = presence_compare_options(coordinator, site, request->payload + 1, request->size - 1);
+    if (other) {
+        refuse_request(coordinator, site, other, reply);
+        return;
+    }
     Buffer told = {0};
     /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)

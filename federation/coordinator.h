@@ -22,16 +22,19 @@
 
 /* What the coordinator knows of a site. */
 typedef struct KnownSite {
-    SiteMetrics last;         /* of the last round that it was in */
-    SiteMetrics metrics;      /* of this round's offer */
-    ArrivingUpdate arriving;  /* of its update, what is here */
-    bool left_out;            /* of this round: its secrets did not fit its shares */
-    bool silent;              /* it let a phase of this round run out, and has not been heard of since */
-    int64_t missed;           /* rounds in a row that waited for it in vain */
-    bool returned, tried;     /* dropped, and heard of since: a round waits for it once more; that round has been */
-    bool refuses;             /* the model of this round, which has collapsed on its rows */
-    bool restarted;           /* in this round, which began anew for it */
-    double heard;             /* when it last was, 0: not yet */
+    SiteMetrics last;        /* of the last round that it was in */
+    SiteMetrics metrics;     /* of this round's offer */
+    ArrivingUpdate arriving; /* of its update, what is here */
+    bool left_out;           /* of this round: its secrets did not fit its shares */
+    bool silent;             /* it let a phase of this round run out, and has not been heard of since */
+    int64_t missed;          /* rounds in a row that waited for it in vain */
+    bool returned, tried;    /* dropped, and heard of since: a round waits for it once more; that round has been */
+    char options[ASK_MOST_OPTIONS + 1]; /* with which it trains, as it says */
+    bool says_options;
+    char other_options[3 * ASK_MOST_OPTIONS]; /* why it is refused for them */
+    bool refuses;                             /* the model of this round, which has collapsed on its rows */
+    bool restarted;                           /* in this round, which began anew for it */
+    double heard;                             /* when it last was, 0: not yet */
     JumpWatch losses, scales; /* of its rounds: losses, and the powers of two above its largest changes */
     bool has_final;           /* it has said that it has the model of the last round */
     SiteStarts starts;        /* who of those that came with its key is it */
@@ -100,6 +103,9 @@ bool presence_is_drawn(const Coordinator *coordinator, int site);
 int presence_awaited(const Coordinator *coordinator);
 /* Marks the sites that did not answer in time: if the round starts again, it does not wait for them. */
 void presence_note_silent(Coordinator *coordinator);
+/* Notes the options with which the site trains. Not NULL: why it may not take part, because another site trains with
+ * others. */
+const char *presence_compare_options(Coordinator *coordinator, int site, const unsigned char *text, size_t size);
 /* A round has ended: with this site's update in it, or without. */
 void presence_note_round(Coordinator *coordinator, int site, bool counted);
 

@@ -78,3 +78,24 @@ void presence_note_round(Coordinator *coordinator, int number, bool counted)
                         "site '%s' has missed %" PRId64 " round%s: rounds do not wait for it until it is back\n", name,
                         site->missed, site->missed == 1 ? "" : "s");
 }
+
+const char *presence_compare_options(Coordinator *coordinator, int number, const unsigned char *text, size_t size)
+{
+    const Federation *federation = coordinator->federation;
+    KnownSite *site = &coordinator->sites[number];
+    if (size > ASK_MOST_OPTIONS) size = ASK_MOST_OPTIONS;
+    memcpy(site->options, text, size);
+    site->options[size] = '\0';
+    site->says_options = true;
+    for (int s = 0; s < federation->site_count && !federation->sites[number].own_options; s++) {
+        const KnownSite *other = &coordinator->sites[s];
+        if (s == number || !other->says_options || federation->sites[s].own_options) continue;
+        if (strcmp(site->options, other->options) == 0) continue;
+        site->says_options = false; /* it is no measure for others */
+        snprintf(site->other_options, sizeof site->other_options, "trains with other options (%s) than site '%s' (%s)",
+                 *site->options ? site->options : "none", federation->sites[s].name,
+                 *other->options ? other->options : "none");
+        return site->other_options;
+    }
+    return NULL;
+}

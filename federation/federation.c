@@ -48,7 +48,8 @@ static void print_sites(const Federation *federation, Buffer *text)
         const FederationSite *site = &federation->sites[s];
         print_text(text, "  - {name", site->name);
         print_text(text, ", key", site->key);
-        buffer_print(text, ", rows_per_step: %lld}\n", (long long)site->rows_per_step);
+        buffer_print(text, ", rows_per_step: %lld%s}\n", (long long)site->rows_per_step,
+                     site->own_options ? ", own_options: true" : "");
     }
 }
 

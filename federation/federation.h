@@ -1,7 +1,7 @@
 /* federation.yaml: who takes part in a federation, and how it goes.
  *
  *     sites:
- *       - {name: paris, cluster: paris.yaml, key: "PUBLIC KEY", rows_per_step: 32}
+ *       - {name: paris, cluster: paris.yaml, key: "PUBLIC KEY", rows_per_step: 32}     # own_options: true
  *     coordinator: {address: "HOST:PORT", key: "PUBLIC KEY"}
  *     rounds: 100                    # meetings
  *     local_steps: 50                # of each site before every meeting; or auto
@@ -46,6 +46,7 @@ typedef struct FederationSite {
     const char *cluster;   /* a file, relative to federation.yaml; NULL once compiled */
     const char *key;       /* public, unique */
     int64_t rows_per_step; /* 0: as the model and its options have it; once compiled never */
+    bool own_options;      /* it may train with other options than the others: --lr, --clip, ... */
 } FederationSite;
 
 /* Differential privacy of sites (privacy.h); clip 0: none. */

@@ -61,6 +61,16 @@ static bool read_key(Reader *reader, YamlNode *node, const char *object, const c
                       "key must be a public key of %d characters in Z85", WIRE_KEY_TEXT);
 }
 
+static bool read_choice(Reader *reader, YamlNode *node, const char *what, const char *no, const char *yes, bool *value)
+{
+    const char *text;
+    if (!node) return true;
+    if (!yaml_text(&reader->yaml, node, NULL, what, &text)) return false;
+    *value = strcmp(text, yes) == 0;
+    return *value || strcmp(text, no) == 0 ||
+           yaml_error(&reader->yaml, node, NULL, NULL, "%s is %s or %s, not '%s'", what, yes, no, text);
+}
+
 /* ---- Sites and the coordinator ---- */
 
 /* Two sites may not have the same name or key. */
@@ -78,10 +88,11 @@ static bool check_former_sites(Reader *reader, YamlNode *name, YamlNode *key, co
 
 static bool read_site(Reader *reader, YamlNode *node)
 {
-    enum { NAME, KEY, ROWS, CLUSTER, COUNT };
+    enum { NAME, KEY, ROWS, OPTIONS, CLUSTER, COUNT };
     YamlMember members[] = {[NAME] = {"name", true, NULL},
                             [KEY] = {"key", true, NULL},
                             [ROWS] = {"rows_per_step", reader->compiled, NULL},
+                            [OPTIONS] = {"own_options", false, NULL},
                             [CLUSTER] = {"cluster", true, NULL}};
     Federation *federation = reader->federation;
     FederationSite *site = &federation->sites[federation->site_count++];
@@ -95,6 +106,7 @@ static bool read_site(Reader *reader, YamlNode *node)
     ok &= read_key(reader, members[KEY].value, object, &site->key);
     ok &= read_integer(reader, members[ROWS].value, object, "rows_per_step", MOST_ROWS_PER_STEP, &site->rows_per_step);
     ok &= read_text(reader, members[CLUSTER].value, object, "cluster", &site->cluster);
+    ok &= read_choice(reader, members[OPTIONS].value, "own_options", "false", "true", &site->own_options);
     return ok && check_former_sites(reader, members[NAME].value, members[KEY].value, site);
 }
 
@@ -191,16 +203,6 @@ static bool read_privacy(Reader *reader, YamlNode *node)
     ok &= read_positive(reader, members[CLIP].value, "dp", "clip", 1e30, &privacy->clip);
     ok &= read_positive(reader, members[NOISE].value, "dp", "noise", 1e6, &privacy->noise);
     return read_positive(reader, members[DELTA].value, "dp", "delta", 0.5, &privacy->delta) && ok;
-}
-
-static bool read_choice(Reader *reader, YamlNode *node, const char *what, const char *no, const char *yes, bool *value)
-{
-    const char *text;
-    if (!node) return true;
-    if (!yaml_text(&reader->yaml, node, NULL, what, &text)) return false;
-    *value = strcmp(text, yes) == 0;
-    return *value || strcmp(text, no) == 0 ||
-           yaml_error(&reader->yaml, node, NULL, NULL, "%s is %s or %s, not '%s'", what, yes, no, text);
 }
 
 static bool read_seconds(Reader *reader, YamlNode *node, const char *what, double *seconds)

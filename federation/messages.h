@@ -5,7 +5,8 @@
  *             u64 place, payload
  *   reply     "SKYF", u8 3, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
  *
- * The place says where the site runs (site_starts.h). Requests: ask (no payload, or u8 1: the site does not take the round's model; the session that the site is in, so
+ * The place says where the site runs (site_starts.h). Requests: ask (no payload; u8 1: the site does not take the
+ * round's model; u8 2 and text: the options with which it trains; the session that the site is in, so
  * that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an offer has the
  * site's metrics in front, an update is as many answers as it has pieces, update_pieces.h), model (u64 first
  * element, u64 count), alive (while the site trains). Replies: wait (to a question: u64 how many rounds there were
@@ -42,6 +43,8 @@ enum {
     METRICS_BYTES = 4 + 8 + 8,
     MODEL_PIECE = 1 << 20 /* elements of a reply, at most */
 };
+
+enum { ASK_REFUSES = 1, ASK_OPTIONS = 2, ASK_MOST_OPTIONS = 239 /* bytes of text */ };
 
 #define ROUND_NONE UINT64_MAX /* of a site that has no update */
 

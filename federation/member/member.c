@@ -168,12 +168,14 @@ void member_free(Member *member)
  * refused (reported) or ended. */
 static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
 {
-    static const unsigned char refusal = 1;
+    Buffer told = {0};
+    buffer_append(&told, &(unsigned char){refuses ? ASK_REFUSES : ASK_OPTIONS}, 1);
+    if (!refuses) member_list_options(member, &told);
     Request request = {.kind = REQUEST_ASK,
                        .federation = member->federation.compiled.identity,
                        .round = refuses ? (uint64_t)member->start.round : ROUND_NONE,
-                       .payload = &refusal,
-                       .size = refuses};
+                       .payload = (const unsigned char *)told.bytes,
+                       .size = told.size};
     Buffer bytes = {0};
     Reply reply;
     int pause = MEMBER_FIRST_PAUSE_MS;
@@ -187,6 +189,7 @@ static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
         if (got) member->counted = reply_counted(&reply);
         if (got) member->spared = reply_spares(&reply);
     }
+    buffer_free(&told);
     buffer_free(&bytes);
     return got && ok;
 }

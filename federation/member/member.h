@@ -66,6 +66,8 @@ int member_run(Member *member, Diagnostics *diagnostics);
 
 /* member_state.c: where the round's local steps ended, next to the checkpoints, if that is known. */
 const char *member_name(const Member *member);
+/* The options of local steps that change what is learned, in one spelling, after a byte in `text`. */
+void member_list_options(const Member *member, Buffer *text);
 const char *member_end_path(Member *member);
 bool member_has_end(const Member *member);
 bool member_is_coded(const Member *member);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -52,6 +53,32 @@ bool member_has_end(const Member *member)
     return member->federation.overlap > 0 && member->end_round == member->start.round;
 }
 
+/* The value of an option in one spelling: 1e-2 is 0.01. */
+static void list_value(Buffer *text, const char *name, const char *value)
+{
+    char *end;
+    double number = strtod(value, &end);
+    buffer_print(text, "%s%s ", text->size > 1 ? " " : "", name);
+    if (end > value && !*end)
+        buffer_print(text, "%.9g", number);
+    else
+        buffer_print(text, "%s", value);
+}
+
+void member_list_options(const Member *member, Buffer *text)
+{
+    static const char *const names[] = {"--clip",           "--lr",     "--lr-decay",    "--no-decay", "--schedule-lr",
+                                        "--skip-nonfinite", "--warmup", "--weight-decay"};
+    char *const *passed = member->options->passed;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (size_t i = 0; passed[i]; i++) {
+            size_t length = strlen(names[n]);
+            if (strncmp(passed[i], names[n], length) != 0) continue;
+            if (passed[i][length] == '=') list_value(text, names[n], passed[i] + length + 1);
+            if (!passed[i][length] && passed[i + 1]) list_value(text, names[n], passed[i + 1]);
+        }
+}
+
 void member_hear(Member *member, const Reply *reply)
 {
     if (reply->kind >= REPLY_KINDS) return;
@@ -88,9 +115,15 @@ bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagn
     if (reply_sends_away(reply))
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, REPLY_TWICE_HINT,
                                  "the coordinator says that this site " REPLY_TWICE_TEXT);
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, "compile all sites and the coordinator together",
-                             "the coordinator refuses this site: it %.*s", (int)(reply->size < 200 ? reply->size : 200),
-                             (const char *)reply->payload);
+    enum { MOST = 600 };
+    bool options = reply->size > 6 && memcmp(reply->payload, "trains with", 11) == 0;
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place,
+                             options
+                                 ? "start all sites with the same ones, or write own_options: true for this site in "
+                                   "federation.yaml"
+                                 : "compile all sites and the coordinator together",
+                             "the coordinator refuses this site: it %.*s",
+                             (int)(reply->size < MOST ? reply->size : MOST), (const char *)reply->payload);
 }
 
 static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)

@@ -42,7 +42,7 @@ class Scene:
         with open(f"{self.folder}/{name}.pub", encoding="utf-8") as file:
             return file.read().strip()
 
-    def federate(self, output, *rules, sites=None, dims=("batch=4", "seq=16"), options=()):
+    def federate(self, output, *rules, sites=None, dims=("batch=4", "seq=16"), options=(), own=()):
         """`skycc federate` of these sites (all) with further lines of federation.yaml; what became of it."""
         with open(f"{self.folder}/federation.yaml", "w", encoding="utf-8") as file:
             print("sites:", file=file)
@@ -50,7 +50,7 @@ class Scene:
                 devices, rows = self.sites[name]
                 print(
                     f'  - {{name: {name}, cluster: {devices}.yaml, key: "{self.public_key(name)}", '
-                    f"rows_per_step: {rows}}}",
+                    f"rows_per_step: {rows}{', own_options: true' if name in own else ''}}}",
                     file=file)
             print(f'coordinator: {{address: "{self.address}", key: "{self.public_key("coordinator")}"}}', file=file)
             print(f"local_steps: {self.local_steps}", *rules, sep="\n", file=file)

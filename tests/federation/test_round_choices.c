@@ -240,6 +240,46 @@ static void who_refuses_a_model_is_not_waited_for(void **state)
     stop(&world);
 }
 
+static ReplyKind ask_with(int site, const char *options, char why[static 512])
+{
+    Buffer message = {0}, answer = {0}, payload = {0};
+    Reply reply;
+    buffer_append(&payload, &(unsigned char){ASK_OPTIONS}, 1);
+    buffer_append(&payload, options, strlen(options));
+    Request request = {.kind = REQUEST_ASK,
+                       .federation = world.federation.compiled.identity,
+                       .round = ROUND_NONE,
+                       .payload = (unsigned char *)payload.bytes,
+                       .size = payload.size};
+    request_put(&message, &request);
+    assert_true(exchange(&world.sites[site], &message, &answer));
+    assert_true(reply_get(&reply, (unsigned char *)answer.bytes, answer.size));
+    snprintf(why, 512, "%.*s", (int)reply.size, reply.kind == REPLY_REFUSED ? (const char *)reply.payload : "");
+    buffer_free(&payload);
+    buffer_free(&message);
+    buffer_free(&answer);
+    return reply.kind;
+}
+
+static void sites_train_with_the_same_options_or_may_not(void **state)
+{
+    (void)state;
+    char why[512], longest[400];
+    start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+    assert_int_equal(ask_with(0, "--lr 0.01", why), REPLY_WAIT);
+    assert_int_equal(ask_with(1, "--lr 1000", why), REPLY_REFUSED);
+    assert_string_equal(why, "trains with other options (--lr 1000) than site 'paris' (--lr 0.01)");
+    assert_int_equal(ask_with(2, "--lr 0.01", why), REPLY_WAIT); /* the one that was refused is no measure */
+    assert_int_equal(ask_with(1, "", why), REPLY_REFUSED);
+    world.members[1].own_options = true;
+    assert_int_equal(ask_with(1, "--lr 1000", why), REPLY_WAIT);
+    assert_int_equal(ask_with(0, "--lr 0.01", why), REPLY_WAIT);
+    memset(longest, 'x', sizeof longest);
+    longest[399] = '\0';
+    assert_int_equal(ask_with(2, longest, why), REPLY_REFUSED);
+    stop(&world);
+}
+
 static void what_jumps_is_named(void **state)
 {
     (void)state;
@@ -278,6 +318,7 @@ int main(void)
         TEST(a_round_waits_for_what_is_learned_of_the_last),
         TEST(evaluations_of_sites_are_added_up),
         TEST(who_refuses_a_model_is_not_waited_for),
+        TEST(sites_train_with_the_same_options_or_may_not),
         TEST(what_jumps_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,8 +50,8 @@ def make_inputs():
     scene.write_rows()
 
 
-def federate(folder, *rules, code=0, options=()):
-    result = scene.federate(folder, *rules, options=options)
+def federate(folder, *rules, code=0, options=(), own=()):
+    result = scene.federate(folder, *rules, options=options, own=own)
     require(result.returncode == code, f"federate: exit code {result.returncode}, not {code}: {result.stdout}")
     return result.stdout
 
@@ -315,7 +315,7 @@ def check_evaluation():
     text = federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: absent.safetensors}", code=1)
     require("absent.safetensors" in text and not os.path.exists("seen"), text)
     federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
-             "keep_best: accuracy")
+             "keep_best: accuracy", own=["lima"])
     rows = ["--eval-data", "paris.safetensors"]
     head = coordinator("seen")
     sites = [site("seen", name, *rows) for name in SITES if name != "lima"]
@@ -431,6 +431,13 @@ def check_stale_programs():
         if name.startswith("stage-"):
             shutil.copy(f"earlier/paris/{name}", "stale/paris")
     serving = coordinator("stale")
+    first = site("stale", "oslo")
+    wait_until(lambda: os.path.exists("stale-oslo/log.csv"), "a site that has joined")
+    text = call("stale/lima/train", "--join", "--data", "lima.safetensors", "--checkpoint", "stale-lima", "--lr", "7",
+                code=6)
+    require("other options (--lr 7) than site 'oslo' (--lr" in text and "own_options: true" in text, text)
+    first.process.terminate()
+    first.process.wait()
     text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING,
                 code=1)
     require("was compiled with other settings or weights than its federation" in text, text)
