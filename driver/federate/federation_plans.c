@@ -256,6 +256,20 @@ static void add_smallest_that_fit(const Making *making)
     free(grouping.group);
 }
 
+/* Without the sites whose devices do not hold the model: the others, each a replica. */
+static void add_without_those(const Making *making)
+{
+    Proposal *proposal = &making->plans->proposal;
+    int sites = making->plans->federation.site_count;
+    const Candidate *apart = &proposal->candidates[0];
+    Grouping grouping = grouping_copy(&apart->grouping, sites);
+    int kept = 0;
+    for (int s = 0; s < sites; s++) grouping.group[s] = apart->groups[apart->grouping.group[s]]->why_not ? -1 : kept++;
+    grouping.count = kept;
+    if (apart->grouping.count == sites && kept && kept < sites) add_candidate(making, &grouping);
+    free(grouping.group);
+}
+
 /* ---- All of them ---- */
 
 static bool read_clusters(const Making *making)
@@ -335,11 +349,12 @@ static void compare(const Making *making)
     Proposal *proposal = &plans->proposal;
     Groupings groupings;
     groupings_make(&groupings, plans->federation.site_count, plans->seconds);
-    proposal->candidates = arena_new_array(&proposal->arena, Candidate, MOST_GROUPINGS + 1);
+    proposal->candidates = arena_new_array(&proposal->arena, Candidate, MOST_GROUPINGS + 2);
     proposal->all_tried = groupings.all_tried;
     proposal->left_out = groupings.left_out;
     for (int i = 0; i < groupings.count; i++) add_candidate(making, &groupings.items[i]);
     if (!groupings.all_tried) add_smallest_that_fit(making);
+    add_without_those(making);
     groupings_free(&groupings);
     proposal_choose(proposal);
 }

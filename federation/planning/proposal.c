@@ -57,7 +57,7 @@ void candidate_settle(Candidate *candidate, const Federation *federation, const 
     MeetingRules own = *rules;
     Replica *replicas = arena_new_array(arena, Replica, (size_t)count);
     own.members = count;
-    candidate->rows_leave = count < federation->site_count;
+    for (int g = 0; g < count; g++) candidate->rows_leave |= candidate->groups[g]->site_count > 1;
     for (int g = 0; g < count && !candidate->why_not; g++) {
         if (candidate->groups[g]->why_not)
             candidate->why_not = arena_format(arena, "%s: %s", group_name(candidate->groups[g], federation, arena),
@@ -92,14 +92,15 @@ static int best_but(const Proposal *proposal, int but, bool keeping)
 
 void proposal_choose(Proposal *proposal)
 {
-    proposal->proposed = best_but(proposal, -1, false);
+    proposal->fastest = best_but(proposal, -1, false);
     proposal->keeping = best_but(proposal, -1, true);
+    proposal->proposed = proposal->keeping >= 0 ? proposal->keeping : proposal->fastest;
     proposal->why = "nothing fits";
     if (proposal->proposed < 0) return;
     const Candidate *best = &proposal->candidates[proposal->proposed];
-    int next = best_but(proposal, proposal->proposed, false);
+    int next = best_but(proposal, proposal->proposed, proposal->keeping >= 0);
     if (next < 0)
-        proposal->why = "nothing else fits";
+        proposal->why = proposal->keeping >= 0 ? "all rows stay at their sites" : "nothing else fits";
     else
         proposal->why =
             arena_format(&proposal->arena, "it takes the least time a row, %.3g%% less than %s",

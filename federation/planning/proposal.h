@@ -58,6 +58,7 @@ typedef struct Proposal {
     int left_out;
     int proposed;    /* -1: nothing fits */
     int keeping;     /* the best of those in which no row leaves its site; -1: none fits */
+    int fastest;     /* of all; -1: nothing fits */
     const char *why; /* of what is proposed, or why nothing is */
 } Proposal;
 
@@ -65,12 +66,13 @@ typedef struct Proposal {
  * the fewest with at most `share` of the time on meeting. */
 void candidate_settle(Candidate *candidate, const Federation *federation, const MeetingRules *rules, double share,
                       Arena *arena);
-/* The candidate with the least time a row, of several the first; sets why. */
+/* Proposes the candidate with the least time a row, of those in which every row stays at its site if there are any; of
+ * several the first. Sets why. */
 void proposal_choose(Proposal *proposal);
 
 /* proposal_report.c: `form` is "json" (docs/federation.md says what is in it) or else text. */
 void proposal_print(const Proposal *proposal, const char *form, Buffer *buffer);
-/* "paris | oslo+lima"; cut where it gets long. */
+/* "paris | oslo+lima", "paris | oslo (without lima)"; cut where it gets long. */
 const char *candidate_name(const Candidate *candidate, const Federation *federation, Arena *arena);
 
 #endif

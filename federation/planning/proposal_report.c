@@ -17,6 +17,13 @@ const char *candidate_name(const Candidate *candidate, const Federation *federat
             if (candidate->grouping.group[s] == g)
                 buffer_print(&name, "%s%s", before++ ? "+" : "", federation->sites[s].name);
     }
+    for (int s = 0, before = 0; s < federation->site_count && name.size < NAME_BYTES; s++) {
+        if (candidate->grouping.group[s] >= 0) continue;
+        buffer_print(&name, "%s%s", before++ ? ", " : " (without ", federation->sites[s].name);
+        bool more = false;
+        for (int o = s + 1; o < federation->site_count; o++) more |= candidate->grouping.group[o] < 0;
+        if (!more) buffer_print(&name, ")");
+    }
     const char *text = name.size < NAME_BYTES ? arena_string(arena, buffer_text(&name))
                                               : arena_format(arena, "%.*s... (%d replicas)", NAME_BYTES,
                                                              buffer_text(&name), candidate->grouping.count);
@@ -48,7 +55,9 @@ static void text_candidate(const Proposal *proposal, int number, Buffer *buffer,
     else
         text_format(buffer, " %7s %7s", "-", "-");
     text_format(buffer, " %5.3g%% %9.4g  %s%s\n", 100 * candidate->utilisation, bytes / 1e9, name,
-                candidate->rows_leave ? " (rows leave their sites)" : "");
+                !candidate->rows_leave   ? ""
+                : proposal->rules.secure ? " (rows leave their sites, despite aggregate: secure)"
+                                         : " (rows leave their sites)");
 }
 
 static void text_links(const Proposal *proposal, Buffer *buffer)
@@ -105,14 +114,11 @@ static void proposal_text(const Proposal *proposal, Buffer *buffer)
         const Candidate *best = &proposal->candidates[proposal->proposed];
         text_format(buffer, "\nproposed: %s, for %s\n", candidate_name(best, proposal->federation, &arena),
                     proposal->why);
-        if (best->rows_leave && proposal->keeping >= 0)
-            text_format(buffer,
-                        "  its groups train on rows that leave their sites; if rows must stay: %s, %.3g%% more time "
-                        "per row\n",
-                        candidate_name(&proposal->candidates[proposal->keeping], proposal->federation, &arena),
-                        100 * (proposal->candidates[proposal->keeping].row_s / best->row_s - 1));
-        else if (best->rows_leave)
-            text_format(buffer, "  its groups train on rows that leave their sites\n");
+        if (proposal->fastest != proposal->proposed)
+            text_format(buffer, "  if rows may leave their sites: %s, %.3g%% less time per row\n",
+                        candidate_name(&proposal->candidates[proposal->fastest], proposal->federation, &arena),
+                        100 * (1 - proposal->candidates[proposal->fastest].row_s / best->row_s));
+        if (best->rows_leave) text_format(buffer, "  its groups train on rows that leave their sites\n");
         text_format(buffer, "  not compared: rows of a larger common batch may teach more than rows of replicas\n");
         text_groups(proposal, buffer);
         if (best->traffic_count) text_links(proposal, buffer);
@@ -161,6 +167,10 @@ static void json_candidate(JsonWriter *json, const Proposal *proposal, const Can
     json_open(json, NULL, '{');
     json_open(json, "replicas", '[');
     for (int g = 0; g < candidate->grouping.count; g++) json_group(json, proposal->federation, candidate->groups[g]);
+    json_close(json, ']');
+    json_open(json, "left_out", '[');
+    for (int s = 0; s < proposal->federation->site_count; s++)
+        if (candidate->grouping.group[s] < 0) json_add_string(json, NULL, proposal->federation->sites[s].name);
     json_close(json, ']');
     json_add_bool(json, "fits", !candidate->why_not);
     json_add_bool(json, "rows_leave", candidate->rows_leave);
@@ -226,6 +236,7 @@ static void proposal_json(const Proposal *proposal, Buffer *buffer)
     json_close(&json, ']');
     json_place(&json, "proposed", proposal->proposed);
     json_place(&json, "rows_stay", proposal->keeping);
+    json_place(&json, "fastest", proposal->fastest);
     json_add_string(&json, "why", proposal->why);
     json_close(&json, '}');
     buffer_append(buffer, "\n", 1);

@@ -103,10 +103,26 @@ def check_pipelines():
     for c in made["candidates"]:
         require(c["local_steps"] == (None if len(c["replicas"]) == 1 else 500), c)
         require(c["rows_leave"] == (len(c["replicas"]) < 3), c)
-    best = min((c for c in made["candidates"] if c["fits"]), key=lambda c: c["row_s"])
-    require(made["candidates"][made["proposed"]] == best, f"{made['proposed']} is proposed")
+    fastest = min((c for c in made["candidates"] if c["fits"]), key=lambda c: c["row_s"])
+    require(made["candidates"][made["fastest"]] == fastest, f"{made['fastest']} is the fastest")
+    require(made["candidates"][made["proposed"]] == apart and made["rows_stay"] == made["proposed"],
+            "what keeps rows at their sites is proposed first")
     text = plan().stdout
+    require(("if rows may leave their sites: " in text) == (fastest != apart), text)
     require("proposed: " in text and "of every way" not in text and "compared: all " in text, text)
+
+
+def check_left_out():
+    """One of four sites has no room for the model: the others can do without it."""
+    write("tiny.yaml", "devices: [{name: a, memory: 20KiB}]\n")
+    federation([("paris", "one.yaml"), ("oslo", "one.yaml"), ("lima", "tiny.yaml"), ("rome", "one.yaml")],
+               "local_steps: 5", "default_link: {latency: 30ms, bandwidth: 50Mbit}")
+    made = report()
+    best = made["candidates"][made["proposed"]]
+    require(best["left_out"] == ["lima"] and not best["rows_leave"] and len(best["replicas"]) == 3, best)
+    text = plan().stdout
+    require("proposed: paris | oslo | rome (without lima), for all rows stay at their sites" in text, text)
+    require("(rows leave their sites, despite aggregate: secure)" in text, text)
 
 
 def check_memory():
@@ -156,6 +172,7 @@ def main():
     scratch = tempfile.mkdtemp(prefix="skycc-test-")
     os.chdir(scratch)
     check_pipelines()
+    check_left_out()
     check_memory()
     check_refusals()
     os.chdir("/")

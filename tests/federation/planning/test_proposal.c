@@ -42,7 +42,7 @@ static void make_case(Case *made, uint64_t seed)
                              .states = 2,
                              .fragments = 1,
                              .costs = meeting_costs_default}};
-    for (int s = 0; s < SITES; s++) made->sites[s] = (FederationSite){names[s], NULL, NULL, 8};
+    for (int s = 0; s < SITES; s++) made->sites[s] = (FederationSite){.name = names[s], .rows_per_step = 8};
     made->federation = (Federation){.site_count = SITES, .sites = made->sites, .secure = seed % 2};
     made->federation.local_steps = seed % 3 ? FEDERATION_STEPS_AUTO : 40;
     for (int set = 1; set < SUBSETS; set++) {
