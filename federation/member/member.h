@@ -87,9 +87,6 @@ bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* On the console, with the site's name. */
 void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether the model of the round is as good for this site's own rows as it should be; says it if it is not. Keeps it in
- * good.safetensors. False: it is not, or an error was reported. */
-bool member_judge_model(Member *member, Diagnostics *diagnostics);
 /* Where stage programs write how good it is before the first step; NULL: this site has no rows for that. */
 const char *member_first_path(Member *member);
 
@@ -99,6 +96,9 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
 /* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
  * checkpoint is, from which it could be made again. */
 bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics);
+/* Whether the model of the round is as good for this site's own rows as it should be; says it if it is not. Keeps it in
+ * good.safetensors. False: it is not, or an error was reported. */
+bool member_judge_model(Member *member, Diagnostics *diagnostics);
 
 /* member_train.c: starts DIR/SITE/train with what was passed, from the checkpoint up to the step; -1: it cannot be. */
 pid_t member_train_begin(Member *member, int64_t until);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "federation/aggregate/fixed_point.h"
@@ -175,4 +176,31 @@ bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics
         free(values);
     }
     return ok;
+}
+
+bool member_judge_model(Member *member, Diagnostics *diagnostics)
+{
+    const char *checkpoint = member->options->checkpoint;
+    OwnEvaluation *own = &member->evaluation;
+    const GlobalModel *start = &member->start;
+    double loss = NAN;
+    if (member->federation.overlap) return true;
+    if (!member_mean_loss(member->log_path, start->step, start->step + 1, &loss)) loss = NAN;
+    if (!own_evaluation_read(own, arena_format(&member->arena, "%s/evaluations.csv", checkpoint),
+                             member_first_path(member), loss, start->round, diagnostics))
+        return false;
+    const char *good = arena_format(&member->arena, "%s/good.safetensors", checkpoint);
+    const char *unfinished = arena_format(&member->arena, "%s.unfinished", good);
+    if (own->collapsed) {
+        member_say(member,
+                   "the global model after round %lld is of no use for this site's rows: its loss is %.4g. This site "
+                   "does not train on it and waits for another one; the last good one is in %s. skycc coordinate DIR "
+                   "--from-round R goes back to an earlier round",
+                   (long long)start->round, own->loss, good);
+        return false;
+    }
+    unlink(unfinished);
+    if (link(member->start_path, unfinished) == 0) rename(unfinished, good);
+    unlink(unfinished);
+    return true;
 }

@@ -1,5 +1,4 @@
 /* A site's state, for all files of a member. Nothing here calls the others. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,33 +18,6 @@ const char *member_first_path(Member *member)
 {
     if (!member->options->eval_data || member->federation.overlap) return NULL;
     return arena_format(&member->arena, "%s/first-metrics", member->options->checkpoint);
-}
-
-bool member_judge_model(Member *member, Diagnostics *diagnostics)
-{
-    const char *checkpoint = member->options->checkpoint;
-    OwnEvaluation *own = &member->evaluation;
-    const GlobalModel *start = &member->start;
-    double loss = NAN;
-    if (member->federation.overlap) return true;
-    if (!member_mean_loss(member->log_path, start->step, start->step + 1, &loss)) loss = NAN;
-    if (!own_evaluation_read(own, arena_format(&member->arena, "%s/evaluations.csv", checkpoint),
-                             member_first_path(member), loss, start->round, diagnostics))
-        return false;
-    const char *good = arena_format(&member->arena, "%s/good.safetensors", checkpoint);
-    const char *unfinished = arena_format(&member->arena, "%s.unfinished", good);
-    if (own->collapsed) {
-        member_say(member,
-                   "the global model after round %lld is of no use for this site's rows: its loss is %.4g. This site "
-                   "does not train on it and waits for another one; the last good one is in %s. skycc coordinate DIR "
-                   "--from-round R goes back to an earlier round",
-                   (long long)start->round, own->loss, good);
-        return false;
-    }
-    unlink(unfinished);
-    if (link(member->start_path, unfinished) == 0) rename(unfinished, good);
-    unlink(unfinished);
-    return true;
 }
 
 bool member_has_end(const Member *member)

@@ -351,17 +351,17 @@ def check_proximal():
     """FedProx, by hand: the second of two SGD steps also goes back by rate * X * (what the first one moved)."""
     rate, strength = 1e-2, 20
     constant = ["--schedule-lr", "constant", "--warmup", "0", "--clip", "0"]
-    made = scene.federate("near", "rounds: 1", "aggregate: plain", "outer: {optimizer: average}",
+    made = scene.federate("pulled", "rounds: 1", "aggregate: plain", "outer: {optimizer: average}",
                           f"proximal: {strength}", sites=["oslo"], options=["--optimizer", "sgd"])
     require(made.returncode == 0, made.stdout)
-    finish([coordinator("near"), site("near", "oslo", *constant)])
-    start = safetensors_files.read("near/oslo/start.safetensors")
+    finish([coordinator("pulled"), site("pulled", "oslo", *constant)])
+    start = safetensors_files.read("pulled/oslo/start.safetensors")
     alone = []
     for steps in (1, STEPS):
-        call("near/oslo/train", "--data", "oslo.safetensors", "--checkpoint", f"near-{steps}", "--steps", str(steps),
+        call("pulled/oslo/train", "--data", "oslo.safetensors", "--checkpoint", f"pulled-{steps}", "--steps", str(steps),
              *constant, *TRAINING)
-        alone.append(parameters(f"near-{steps}"))
-    model = safetensors_files.read("near/coordinator/model.safetensors")
+        alone.append(parameters(f"pulled-{steps}"))
+    model = safetensors_files.read("pulled/coordinator/model.safetensors")
     moved = max(np.max(np.abs(alone[0][key] - start[key])) for key in start)
     worst = max(
         np.max(np.abs(alone[1][key] - rate * strength * (alone[0][key] - start[key]) - model[key])) for key in start)
