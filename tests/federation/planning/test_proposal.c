@@ -132,9 +132,11 @@ static void the_best_of_all_partitions_is_proposed(void **state)
             assert_int_equal(proposal.proposed, -1);
             kinds[0]++;
         } else {
-            const Candidate *best = &proposal.candidates[proposal.proposed];
+            const Candidate *best = &proposal.candidates[proposal.fastest];
             assert_true(fabs(best->row_s / expected - 1) < 1e-12);
             assert_int_equal(best->rows_leave, best->grouping.count < SITES);
+            assert_int_equal(proposal.proposed, proposal.keeping >= 0 ? proposal.keeping : proposal.fastest);
+            assert_true(proposal.keeping < 0 || !proposal.candidates[proposal.keeping].rows_leave);
             assert_true(best->grouping.count == 1 || best->meeting <= 0.05 ||
                         made.federation.local_steps != FEDERATION_STEPS_AUTO);
             assert_true(best->utilisation > 0 && best->utilisation <= 0.5);
