@@ -190,6 +190,16 @@ typedef struct PlanReplica {
     struct Plan *pipeline;
 } PlanReplica;
 
+/* Devices in groups, one for each replica, as the planner compared them. */
+typedef struct PlanGrouping {
+    int count;           /* groups */
+    int64_t step_ns;     /* estimated, by pipelines that are found quickly */
+    int64_t bound_ns;    /* no plan with these groups has a shorter step (partitioner/replicas.h) */
+    const char **device; /* names */
+    int *group;          /* [device]: 0 ... count-1 */
+    int device_count;
+} PlanGrouping;
+
 typedef struct Plan {
     Arena arena;
     const char *name;
@@ -217,7 +227,11 @@ typedef struct Plan {
     int replica_count;
     PlanLink *links; /* stage_count - replica_count */
     int link_count;
-    int64_t sum_ns; /* of the gradients over several replicas, once all have ended their last backward; else 0 */
+    PlanGrouping *groupings; /* where their number was chosen: the best for each number of replicas that was tried */
+    int grouping_count;
+    int groupings_tried; /* in all */
+    bool groupings_all;  /* these are all that there are, each with the optimum of the objective */
+    int64_t sum_ns;      /* of the gradients over several replicas, once all have ended their last backward; else 0 */
     PlanCrossing *crossings; /* where the costs know regions */
     int crossing_count;
     bool has_sites;                   /* the costs know sites */

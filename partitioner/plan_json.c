@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
+#include "partitioner/plan_groupings.h"
 #include "partitioner/plan_norm.h"
 #include "partitioner/site_crossings.h"
 
@@ -228,6 +229,7 @@ void plan_print(const Plan *plan, Buffer *buffer)
     plan_norm_print(plan, &json);
     ADD_LIST(&json, "ranks", add_rank, plan->ranks, plan->rank_count);
     ADD_LIST(&json, "replicas", add_replica, plan->replicas, plan->replica_count);
+    plan_groupings_print(plan, &json);
     ADD_LIST(&json, "schedule", add_schedule, plan->ranks, plan->rank_count);
     certificate_print(plan->certificate, json_break(&json, "\n "));
     json_close(&json, '}');

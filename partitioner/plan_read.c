@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
+#include "partitioner/plan_groupings.h"
 #include "partitioner/plan_norm.h"
 #include "partitioner/replicas.h"
 #include "partitioner/site_crossings.h"
@@ -548,7 +549,8 @@ static bool read_root(const PlanReading *r, const JsonApart *file)
     for (int k = 0; k < plan->rank_count; k++)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), k)) return false;
     return read_schedule(r, file->text) && read_crossings(r, root) && site_crossings_read(plan, r->json, root) &&
-           plan_norm_read(plan, r->json, root) && read_certificate(r, root) && read_replicas(r, replicas);
+           plan_norm_read(plan, r->json, root) && read_certificate(r, root) &&
+           plan_groupings_read(plan, r->json, root) && read_replicas(r, replicas);
 }
 
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)

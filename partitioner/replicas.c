@@ -155,11 +155,14 @@ static int64_t further_ns(const Plan *plan, const Plan *part)
     return plan->sum_ns > counted ? plan->sum_ns - counted : 0;
 }
 
-/* The step ends when the slowest replica has, whose time on its own counts a round on the norm among its ranks only, and
- * gradients have been summed. The period is what a micro-batch of the whole step adds to it. */
-static void join_times(Plan *plan)
+/* A replica's time on its own counts a round on the norm among its ranks only. The bound is that of the replica which
+ * cannot be done sooner. */
+void plan_join_times(Plan *plan, const Costs *costs)
 {
     double busy = 0;
+    plan_norm_set(plan, costs);
+    plan->sum_ns = replica_sums_ns(plan, costs);
+    plan->period_ns = plan->step_ns = plan->simulated_step_ns = plan->lower_bound_ns = 0;
     for (int r = 0; r < plan->replica_count; r++) {
         const Plan *part = plan->replicas[r].pipeline;
         int64_t period = (part->period_ns * part->microbatches + plan->microbatches - 1) / plan->microbatches;
@@ -169,8 +172,12 @@ static void join_times(Plan *plan)
         plan->simulated_step_ns =
             larger(plan->simulated_step_ns, part->simulated_step_ns - part->norm_ns + plan->norm_ns + further);
         busy += (1 - part->bubble) * (double)part->simulated_step_ns * part->rank_count;
+        if (plan->objective == PLAN_OBJECTIVE_STEP)
+            plan->lower_bound_ns = larger(plan->lower_bound_ns, part->lower_bound_ns);
     }
     plan->bubble = 1 - busy / ((double)plan->simulated_step_ns * plan->rank_count);
+    int64_t value = plan_value_ns(plan);
+    plan->gap = value > 0 ? (double)(value - plan->lower_bound_ns) / (double)value : 0;
 }
 
 void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs *costs)
@@ -197,9 +204,53 @@ void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs
             rows < 0 ? -1 : rows * parts[r].microbatches / plan->microbatches;
     plan->rows = row_samples_copy(&costs->rows, &plan->arena);
     plan->batch = batch_choice_copy(&costs->batch, &plan->arena);
-    plan_norm_set(plan, costs);
-    plan->sum_ns = replica_sums_ns(plan, costs);
-    join_times(plan);
+    plan_join_times(plan, costs);
+}
+
+/* ---- groups, and a bound for any plan of theirs ---- */
+
+void replica_groups_of(const Plan *plan, const Costs *costs, int *group_of)
+{
+    for (int d = 0; d < costs->device_count; d++) {
+        group_of[d] = -1;
+        for (int r = 0; r < plan->replica_count && group_of[d] < 0; r++)
+            if (!plan_leaves_out(plan_pipeline(plan, r), costs->devices[d].name)) group_of[d] = r;
+    }
+}
+
+static double work_s(const Costs *costs, int device, int layer)
+{
+    return costs_forward_s(costs, device, layer) + costs_backward_s(costs, device, layer);
+}
+
+/* Seconds that a micro-batch takes the devices of a group at least, if all of them work all the time: each counts as
+ * many times as fast as the fastest on each layer as it is on the layer that suits it best. */
+static double group_period_s(const Costs *costs, const int *group_of, int group)
+{
+    double work = 0, speed = 0;
+    double *least = memory_allocate((size_t)costs->layer_count * sizeof *least);
+    for (int l = 0; l < costs->layer_count; l++) {
+        least[l] = INFINITY;
+        for (int d = 0; d < costs->device_count; d++)
+            if (group_of[d] == group) least[l] = fmin(least[l], work_s(costs, d, l));
+        work += least[l];
+    }
+    for (int d = 0; d < costs->device_count; d++) {
+        double best = 0;
+        for (int l = 0; l < costs->layer_count && group_of[d] == group; l++)
+            best = fmax(best, work_s(costs, d, l) > 0 ? least[l] / work_s(costs, d, l) : 1);
+        speed += best;
+    }
+    free(least);
+    return speed > 0 ? work / speed : INFINITY;
+}
+
+int64_t replica_groups_bound_ns(const Costs *costs, const int *group_of, int count, int microbatches)
+{
+    double rate = 0;
+    for (int g = 0; g < count; g++) rate += 1 / group_period_s(costs, group_of, g);
+    double bound = 1e9 * microbatches / rate;
+    return bound >= 0 && bound < 1e18 ? (int64_t)bound : 0;
 }
 
 /* ---- taking apart ---- */

@@ -20,6 +20,15 @@ Costs replica_costs(const Costs *asked, const int *group_of, int count, int grou
  * in proportion to the micro-batches (-1: not known). */
 void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs *costs);
 
+/* The numbers of a joined plan: norm, sums, period, step, simulated step, idle share, bound. The step ends when the
+ * slowest replica has and gradients are summed; the period is what a micro-batch of the whole step adds to it. */
+void plan_join_times(Plan *plan, const Costs *costs);
+
+/* The replica that each device of the costs was given to, idle or not; -1: none. */
+void replica_groups_of(const Plan *plan, const Costs *costs, int *group_of);
+/* No plan with these groups has a shorter step of so many micro-batches, however these are dealt; ns. */
+int64_t replica_groups_bound_ns(const Costs *costs, const int *group_of, int count, int microbatches);
+
 /* Which of the `total` micro-batches of a step are those of replica `replica`, ascending: [microbatches[replica]]. They
  * are dealt so that the first n of a step, for any n, are divided nearly in proportion: partial batches, and packed rows
  * that need fewer micro-batches than planned, leave no replica idle. `microbatches`: of each of `count` replicas. */

@@ -6,7 +6,7 @@
 
 #include "base/integers.h"
 #include "partitioner/planner/replica_estimate.h"
-#include "partitioner/sizes.h"
+#include "partitioner/replicas.h"
 
 enum { MOST_GROUPS = 64 };
 
@@ -27,6 +27,7 @@ typedef struct Search {
     int tried;
     int64_t work; /* that the search may still do: layers x devices of estimated groups */
     Grouping best;
+    Grouping best_of[MOST_GROUPS + 1]; /* [groups]; devices NULL: none was tried */
 } Search;
 
 static int *row(const Search *s, const Grouping *g, int group)
@@ -133,6 +134,10 @@ static bool offer(Search *s, Grouping *g)
 {
     if (g->count < 1 || g->count > s->most || (s->wanted && g->count != s->wanted)) return false;
     evaluate(s, g);
+    if (g->step_ns == INT64_MAX) return false;
+    Grouping *same = &s->best_of[g->count];
+    if (!same->devices) *same = grouping_create(s);
+    if (g->step_ns < same->step_ns) grouping_copy(s, same, g);
     if (g->step_ns >= s->best.step_ns) return false;
     grouping_copy(s, &s->best, g);
     return true;
@@ -301,6 +306,37 @@ static bool improve(Search *s, Grouping *trial)
 
 /* ---- the result ---- */
 
+/* Which group each device of the costs is in; takes the devices from the grouping. */
+static void assign(const Search *s, const Costs *costs, const Grouping *grouping, int *group_of)
+{
+    for (int d = 0, i = 0; d < costs->device_count; d++) {
+        const Costs *used = &s->estimator.costs;
+        group_of[d] = -1;
+        if (i == used->device_count || strcmp(used->devices[i].name, costs->devices[d].name) != 0) continue;
+        int kind = s->estimator.kind_of[i++];
+        for (int g = 0; g < grouping->count && group_of[d] < 0; g++) {
+            if (row(s, grouping, g)[kind] == 0) continue;
+            row(s, grouping, g)[kind]--;
+            group_of[d] = g;
+        }
+    }
+}
+
+static PlanGrouping describe(const Search *s, const Costs *costs, const Grouping *grouping, int *group_of, Arena *arena)
+{
+    PlanGrouping one = {.count = grouping->count, .step_ns = grouping->step_ns};
+    assign(s, costs, grouping, group_of);
+    one.bound_ns = replica_groups_bound_ns(costs, group_of, one.count, s->total);
+    one.device = arena_new_array(arena, const char *, (size_t)costs->device_count);
+    one.group = arena_new_array(arena, int, (size_t)costs->device_count);
+    for (int d = 0; d < costs->device_count; d++) {
+        if (group_of[d] < 0) continue;
+        one.device[one.device_count] = costs->devices[d].name;
+        one.group[one.device_count++] = group_of[d];
+    }
+    return one;
+}
+
 static ReplicaGroups result_of(const Search *s, const Costs *costs, Arena *arena)
 {
     const Grouping *best = &s->best;
@@ -310,18 +346,11 @@ static ReplicaGroups result_of(const Search *s, const Costs *costs, Arena *arena
     result.step_ns = best->step_ns;
     result.group_of = arena_new_array(arena, int, (size_t)costs->device_count);
     result.microbatches = arena_copy(arena, best->microbatches, (size_t)best->count * sizeof(int));
-    for (int d = 0, i = 0; d < costs->device_count; d++) {
-        result.group_of[d] = -1;
-        if (i == s->estimator.costs.device_count ||
-            strcmp(s->estimator.costs.devices[i].name, costs->devices[d].name) != 0)
-            continue;
-        int kind = s->estimator.kind_of[i++];
-        for (int g = 0; g < best->count && result.group_of[d] < 0; g++) {
-            if (row(s, best, g)[kind] == 0) continue;
-            row(s, best, g)[kind]--;
-            result.group_of[d] = g;
-        }
-    }
+    result.best = arena_new_array(arena, PlanGrouping, MOST_GROUPS);
+    for (int n = 1; n <= MOST_GROUPS; n++)
+        if (s->best_of[n].devices)
+            result.best[result.best_count++] = describe(s, costs, &s->best_of[n], result.group_of, arena);
+    assign(s, costs, best, result.group_of);
     return result;
 }
 

@@ -13,12 +13,14 @@
 enum { GROUPS_TRY_ALL = 8 };
 
 typedef struct ReplicaGroups {
-    int count;         /* groups; 0: none was found that fits */
-    int *group_of;     /* [device of the costs]; -1: in none */
-    int *microbatches; /* [group] */
-    int64_t step_ns;   /* estimated */
-    int tried;         /* groupings */
-    bool all;          /* every grouping of all devices was tried, and every pipeline was the optimum */
+    int count;          /* groups; 0: none was found that fits */
+    int *group_of;      /* [device of the costs]; -1: in none */
+    int *microbatches;  /* [group] */
+    int64_t step_ns;    /* estimated */
+    int tried;          /* groupings */
+    PlanGrouping *best; /* in the arena: the best that was tried for each number of groups, ascending */
+    int best_count;
+    bool all; /* every grouping of all devices was tried, and every pipeline was the optimum */
 } ReplicaGroups;
 
 /* The best with `count` groups, in the arena; `count` 0: with any number of them. */

@@ -164,6 +164,23 @@ static int64_t step_of(const Plan *plan)
     return plan->objective == PLAN_OBJECTIVE_STEP ? plan->simulated_step_ns : plan->period_ns;
 }
 
+/* Keeps what was compared in the plan. */
+static void record(Plan *plan, const ReplicaGroups *groups)
+{
+    plan->groupings_tried = groups->tried;
+    plan->groupings_all = groups->all;
+    plan->grouping_count = groups->best_count;
+    plan->groupings = arena_new_array(&plan->arena, PlanGrouping, (size_t)groups->best_count);
+    for (int i = 0; i < groups->best_count; i++) {
+        PlanGrouping *one = &plan->groupings[i];
+        *one = groups->best[i];
+        one->device = arena_new_array(&plan->arena, const char *, (size_t)one->device_count);
+        one->group = arena_copy(&plan->arena, one->group, (size_t)one->device_count * sizeof *one->group);
+        for (int d = 0; d < one->device_count; d++)
+            one->device[d] = arena_string(&plan->arena, groups->best[i].device[d]);
+    }
+}
+
 /* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */
 static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
@@ -181,11 +198,20 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     } else if (grouped) {
         plan_free(&other);
     }
+    if (found || better) record(plan, &groups);
     diagnostics_append(diagnostics, better ? &several : &single);
     diagnostics_free(&single);
     diagnostics_free(&several);
     arena_free(&arena);
     return found || better;
+}
+
+static void warn_of_unknown_gradients(const Costs *costs, Diagnostics *diagnostics)
+{
+    for (int l = 0; l < costs->layer_count; l++)
+        if (costs->layers[l].gradient_bytes > 0) return;
+    diagnostics_warning(diagnostics, (Place){.file = costs->name}, "give gradient_bytes of layers",
+                        "the costs do not say how large gradients are: summing them over replicas counts for nothing");
 }
 
 bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
@@ -197,6 +223,7 @@ bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *reque
     memset(plan, 0, sizeof *plan);
     if (choose_count && !check(costs, request, 2, &ignored)) count = 1;
     diagnostics_free(&ignored);
+    if (count != 0 && count != 1 && costs->region_count > 0) warn_of_unknown_gradients(costs, diagnostics);
     if (count == PLAN_REPLICAS_AUTO) return choose(plan, costs, request, diagnostics);
     if (count <= 1) return plan_make(plan, costs, request, diagnostics);
     for (int d = 0; d < costs->device_count; d++) devices += !is_left_out(request, costs->devices[d].name);
@@ -214,6 +241,7 @@ bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *reque
                   ? plan_make_grouped(plan, costs, request, &groups, diagnostics)
                   : diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "try fewer replicas",
                                       "no %d groups of devices were found that each hold the model", count);
+    if (ok) record(plan, &groups);
     arena_free(&arena);
     return ok;
 }

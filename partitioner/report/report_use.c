@@ -4,6 +4,7 @@
 
 #include "base/integers.h"
 #include "partitioner/question.h"
+#include "partitioner/replicas.h"
 
 static const char LEFT_OUT[] = "left out as asked", MEMORY[] = "memory",
                   LINK[] = "its link is slower than what it saves", SLOW[] = "too slow to save time",
@@ -59,7 +60,19 @@ static int64_t narrowest(const Problem *p, bool apart)
     return p->free_links ? 0 : least;
 }
 
-/* All devices, or those of one region, or one: computing all the time. Several need a cut between them. */
+/* What replicas send instead of what crosses a cut: a part of all gradients over the fastest link, ns. */
+static double gradient_sums(const Problem *p)
+{
+    const Costs *costs = p->costs;
+    double bytes = 0, fastest = 0;
+    for (int l = 0; l < p->layer_count; l++) bytes += (double)costs->layers[l].gradient_bytes;
+    for (int i = 0; i < costs->region_count * costs->region_count; i++)
+        fastest = fmax(fastest, costs->bandwidth_Bps[i]);
+    return fastest > 0 ? 1e9 * bytes / costs->device_count / fastest : 0;
+}
+
+/* All devices, or those of one region, or one: computing all the time. Several need a cut between them, or sum their
+ * gradients. */
 static int64_t bound_with(const Problem *p, int64_t least, double *speed)
 {
     double rounds = p->rounds + 1, work = 0, all = 0, alone = 0, region = 0;
@@ -74,11 +87,11 @@ static int64_t bound_with(const Problem *p, int64_t least, double *speed)
         all += speed[t] * p->type_size[t];
     }
     if (all <= 0) return 0;
-    double inside = work / region, across = work / all;
-    if (p->layer_count > 1) inside = fmax(inside, (double)narrowest(p, false));
-    if (p->layer_count > 1) across = fmax(across, (double)narrowest(p, true));
+    double inside = rounds * work / region, across = rounds * work / all, sums = gradient_sums(p);
+    if (p->layer_count > 1) inside = fmax(inside, fmin(sums, rounds * (double)narrowest(p, false)));
+    if (p->layer_count > 1) across = fmax(across, fmin(sums, rounds * (double)narrowest(p, true)));
     if (p->region_count > 1) inside = fmin(inside, across);
-    return (int64_t)(rounds * fmin(inside, work / alone));
+    return (int64_t)fmin(inside, rounds * work / alone);
 }
 
 static int64_t bound_of(const Problem *p, Arena *arena)
@@ -190,34 +203,45 @@ static void prepare(Use *use, Arena *arena)
     }
 }
 
-void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
+/* Why devices of a pipeline are idle, and how many devices' speeds it has and uses; others are left alone. */
+static void use_pipeline(ReportUse *result, const Plan *plan, const Costs *asked, double *used, double *all)
 {
-    *result = (ReportUse){0};
     Arena arena = {0};
     Use use = {.plan = plan};
     Costs costs = question_costs(plan, asked, &arena);
-    double used = 0, all = 0;
-    result->reason = arena_new_array(&result->arena, const char *, (size_t)asked->device_count);
     if (question_problem(plan, &costs, NULL, &use.problem)) {
         const Problem *p = &use.problem;
         prepare(&use, &arena);
         const char **reason = arena_new_array(&arena, const char *, (size_t)p->type_count);
         for (int d = 0, i = 0; d < asked->device_count; d++) {
             const char *name = asked->devices[d].name;
-            if (plan_leaves_out(plan, name)) {
-                result->reason[d] = LEFT_OUT;
-                continue;
-            }
+            if (plan_leaves_out(plan, name)) continue;
             int type = p->type_of[i++];
             bool idle = plan_rank_of(plan, name) < 0;
             if (idle && !reason[type]) reason[type] = reason_of(&use, type);
-            if (idle) result->reason[d] = reason[type];
+            result->reason[d] = idle ? reason[type] : NULL;
             double speed = 1 / (double)larger(problem_work(p, type, 0, p->layer_count), 1);
-            used += idle ? 0 : speed;
-            all += speed;
+            *used += idle ? 0 : speed;
+            *all += speed;
         }
-        result->bound_ns = bound_of(p, &arena);
         problem_free(&use.problem);
+    }
+    arena_free(&arena);
+}
+
+void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
+{
+    *result = (ReportUse){0};
+    Arena arena = {0};
+    Problem problem;
+    Costs costs = question_costs(plan, asked, &arena);
+    double used = 0, all = 0;
+    result->reason = arena_new_array(&result->arena, const char *, (size_t)asked->device_count);
+    for (int d = 0; d < asked->device_count; d++) result->reason[d] = LEFT_OUT;
+    for (int r = 0; r < plan->replica_count; r++) use_pipeline(result, plan_pipeline(plan, r), asked, &used, &all);
+    if (question_problem(plan, &costs, NULL, &problem)) {
+        result->bound_ns = bound_of(&problem, &arena);
+        problem_free(&problem);
     }
     result->speed = all > 0 ? used / all : 0;
     arena_free(&arena);

@@ -130,6 +130,16 @@ static void add_homes(char text[static REPORT_SENTENCE], const Costs *costs)
     }
 }
 
+/* The bound of several replicas holds for their groups of devices, as micro-batches were dealt to them. */
+static void add_replicas(char text[static REPORT_SENTENCE], const Plan *plan)
+{
+    if (plan->replica_count < 2) return;
+    add_item(text, "these groups of devices with");
+    for (int r = 0; r < plan->replica_count && r < 6; r++)
+        add(text, "%s %d", r == 0 ? "" : r + 1 == plan->replica_count ? " and" : ",", plan->replicas[r].microbatches);
+    add(text, "%s micro-batches", plan->replica_count > 6 ? " ..." : "");
+}
+
 const char *report_subject(const Report *report, char text[static REPORT_SENTENCE])
 {
     const Plan *plan = report->plan;
@@ -137,6 +147,7 @@ const char *report_subject(const Report *report, char text[static REPORT_SENTENC
     add_devices(asked, report);
     add_pins(asked, report);
     add_homes(asked, report->costs);
+    add_replicas(asked, plan);
     if (plan->schedule_forced || plan_schedule_traits(plan->schedule).holds_all) {
         add_item(asked, "schedule ");
         add(asked, "%s", plan_schedule_name(plan->schedule));
@@ -218,6 +229,30 @@ const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENC
     return text;
 }
 
+const char *report_replicas(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    char step[REPORT_TEXT];
+    int most = 6;
+    text[0] = '\0';
+    if (plan->replica_count > 1) {
+        add(text, "Replicas: %d pipelines share the %d micro-batches of a step:", plan->replica_count,
+            plan->microbatches);
+        for (int r = 0; r < plan->replica_count && r < most; r++)
+            add(text, "%s %d on %d device%s", r ? "," : "", plan->replicas[r].microbatches,
+                plan->replicas[r].rank_count, plan->replicas[r].rank_count > 1 ? "s" : "");
+        add(text, "%s. The sums of gradients take %s. ", plan->replica_count > most ? " ..." : "",
+            report_seconds(plan->sum_ns, step));
+    }
+    if (plan->grouping_count == 0) return text;
+    add(text, "Groupings of devices tried: %d%s; estimated steps of the best:", plan->groupings_tried,
+        plan->groupings_all ? ", which are all" : "");
+    for (int i = 0; i < plan->grouping_count && i < most; i++)
+        add(text, "%s %s with %d replica%s", i ? "," : "", report_seconds(plan->groupings[i].step_ns, step),
+            plan->groupings[i].count, plan->groupings[i].count > 1 ? "s" : "");
+    add(text, ". ");
+    return text;
+}
+
 const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE])
 {
     int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
@@ -229,7 +264,7 @@ const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE])
             report_seconds(certified, from),
             100.0 * (double)(plan->lower_bound_ns - certified) / (double)plan->lower_bound_ns,
             report_seconds(plan->lower_bound_ns, bound));
-    else if (plan->lower_bound_ns > certified)
+    else if (plan->lower_bound_ns > certified && plan->replica_count < 2)
         add(text, "The bound has no certificate: it rests on the solver's search, and skycc verify cannot check it.");
     return text;
 }

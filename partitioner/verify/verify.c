@@ -5,8 +5,10 @@
 
 #include "base/integers.h"
 #include "partitioner/certificate.h"
+#include "partitioner/replicas.h"
 #include "partitioner/schedule/simulate.h"
 #include "partitioner/verify/verify_lists.h"
+#include "partitioner/verify/verify_replicas.h"
 
 /* What a stage whose backward is split puts off, and keeps per micro-batch until then. */
 static int64_t split_off(const Rules *r, int device, int start, int end, int64_t *kept)
@@ -145,7 +147,8 @@ static bool check_stages(Rules *r)
         int64_t work = plan->stages[k].forward_ns + plan->stages[k].backward_ns;
         int64_t before_ns = used[device] ? plan->stages[0].forward_ns + plan->stages[0].backward_ns : 0;
         period = larger(period, work + before_ns);
-        update = larger(update, plan->stages[k].update_ns + (used[device] ? plan->stages[0].update_ns : 0));
+        update = larger(update,
+                        plan_stage_update(&plan->stages[k]) + (used[device] ? plan_stage_update(&plan->stages[0]) : 0));
         used[device] = true;
         sum += work;
         int to = rules_region(r, device), cut = plan->stages[k].first_layer;
@@ -218,19 +221,38 @@ static bool check_claims(Rules *r, int64_t certified, bool allow_unproven)
     return verify_compared(r, certified);
 }
 
-bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool allow_unproven,
-                 Diagnostics *diagnostics)
+static bool verify_pipeline(Verified *verified, const Plan *plan, const Costs *costs, bool allow_unproven,
+                            Diagnostics *diagnostics)
 {
     Rules rules;
     int leaves = 0;
-    *verified = (Verified){0, 0};
-    if (plan->replica_count > 1)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL,
-                                 "the plan has %d replicas: verify does not check such plans yet", plan->replica_count);
     int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
     bool ok = rules_create(&rules, plan, costs, diagnostics) && check_numbers(&rules) &&
               (!plan->certificate || verify_proof(&rules, &leaves)) && check_claims(&rules, certified, allow_unproven);
     *verified = (Verified){ok ? certified : 0, leaves};
     rules_free(&rules);
+    return ok;
+}
+
+/* Each pipeline, as it was asked for; what is certified of the one that cannot be done sooner holds for all. */
+bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool allow_unproven,
+                 Diagnostics *diagnostics)
+{
+    *verified = (Verified){0, 0};
+    if (!plan->infeasible && !verify_groupings(plan, costs, diagnostics)) return false;
+    if (plan->replica_count <= 1) return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics);
+    Arena arena = {0};
+    int *group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
+    bool ok = verify_replicas(plan, costs, group_of, diagnostics);
+    for (int r = 0; r < plan->replica_count && ok; r++) {
+        Verified one;
+        Costs own = replica_costs(costs, group_of, plan->replica_count, r, &arena);
+        ok = verify_pipeline(&one, plan_pipeline(plan, r), &own, allow_unproven, diagnostics);
+        if (ok && plan->objective == PLAN_OBJECTIVE_STEP && one.certified_ns > verified->certified_ns)
+            verified->certified_ns = one.certified_ns;
+        if (ok) verified->leaves += one.leaves;
+    }
+    if (!ok) *verified = (Verified){0, 0};
+    arena_free(&arena);
     return ok;
 }

@@ -6,10 +6,13 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "partitioner/planner/replica_groups.h"
 #include "partitioner/planner/replicated.h"
+#include "partitioner/verify/verify.h"
 #include "tests/common/limits.h"
+#include "tests/common/scratch.h"
 #include "tests/partitioner/brute_costs.h"
 #include "tests/partitioner/random_costs.h"
 
@@ -147,9 +150,75 @@ static void equal_devices_become_replicas(void **state)
     }
 }
 
+static bool is_accepted(const Plan *plan, const Costs *costs)
+{
+    Verified verified;
+    Diagnostics diagnostics = {0};
+    bool ok = plan_verify(&verified, plan, costs, false, &diagnostics);
+    diagnostics_free(&diagnostics);
+    return ok;
+}
+
+/* Each number of all replicas together, changed by one. */
+static void expect_no_other(Plan *plan, const Costs *costs)
+{
+    int64_t *const numbers[] = {&plan->sum_ns,    &plan->step_ns,         &plan->simulated_step_ns,
+                                &plan->period_ns, &plan->lower_bound_ns,  &plan->groupings[0].bound_ns,
+                                &plan->norm_ns,   &plan->stages[0].sum_ns};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        ++*numbers[i];
+        plan->replicas[0].pipeline->stages[0].sum_ns = plan->stages[0].sum_ns;
+        if (is_accepted(plan, costs)) fail_msg("number %zu can be another", i);
+        --*numbers[i];
+    }
+    plan->replicas[0].pipeline->stages[0].sum_ns = plan->stages[0].sum_ns;
+    int first = plan->replicas[0].pipeline->without_count;
+    plan->replicas[0].pipeline->without_count = 0; /* takes the devices of the other, too */
+    assert_false(is_accepted(plan, costs));
+    plan->replicas[0].pipeline->without_count = first;
+}
+
+static void plans_with_replicas_are_read_back_and_verified(void **state)
+{
+    (void)state;
+    int several = 0;
+    for (int seed = 0; seed < INSTANCES; seed++) {
+        Costs costs;
+        Plan plan, again;
+        Buffer text = {0};
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_LINKS | (seed & 1 ? WITH_UPDATE : 0) | (seed & 2 ? WITH_TYPES : 0),
+                           (uint64_t)seed + 820000, 6, DEVICES);
+        costs.microbatches = 2 + seed % MOST;
+        for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = draw(40);
+        if (seed & 4) costs.norm_bytes = 8;
+        request.replicas = seed & 8 ? PLAN_REPLICAS_AUTO : 2;
+        request.rows = seed & 1 ? 4 * costs.microbatches : 0;
+        if (plan_make_replicas(&plan, &costs, &request, &diagnostics)) {
+            plan_print(&plan, &text);
+            Scratch file = scratch_text(buffer_text(&text));
+            if (!plan_read(&again, file.path, &diagnostics) || !is_accepted(&again, &costs)) {
+                diagnostics_print(&diagnostics, stderr);
+                fail_msg("seed %d is refused", seed);
+            }
+            unlink(file.path);
+            if (again.replica_count > 1) expect_no_other(&again, &costs);
+            several += again.replica_count > 1;
+            plan_free(&again);
+        }
+        plan_free(&plan);
+        buffer_free(&text);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    assert_true(several > INSTANCES / 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_with_replicas_are_read_back_and_verified),
         cmocka_unit_test(groupings_match_brute_force),
         cmocka_unit_test(equal_devices_become_replicas),
     };
