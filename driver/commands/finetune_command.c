@@ -284,6 +284,7 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
     wanted.text = options->dataset.text_columns, wanted.label = options->dataset.label_column;
     wanted.tokenizer = options->tokenizer, wanted.cluster = options->plan.cluster, wanted.seed = options->seed;
     wanted.without = options->plan.without;
+    wanted.chat_template = options->chat_template, wanted.train_on = options->train_on;
     return finetune_decide(&finetuning->settings, &wanted, diagnostics);
 }
 
@@ -316,6 +317,10 @@ static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
 static void print_next(const Finetuning *finetuning)
 {
     const Setting *texts = &finetuning->settings.of[SETTING_TEXT];
+    if (strcmp(finetuning->settings.of[SETTING_HEAD].value, "lm") == 0) {
+        text_print(stdout, "next          skycc evaluate %s FILE\n", finetuning->run);
+        return;
+    }
     text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", finetuning->run,
                texts->value && strchr(texts->value, '\n') ? " --text2 \"...\"" : "");
 }

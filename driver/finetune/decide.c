@@ -11,6 +11,7 @@
 #include "cluster/cluster.h"
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/task.h"
+#include "frontend/text/chat_template.h"
 
 enum { EPOCHS = 3, BATCH = 32, PATIENCE = 3, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
 #define HOLDOUT 0.1
@@ -24,6 +25,7 @@ typedef struct Decision {
     TaskColumns columns;
     size_t examples; /* of all rows */
     size_t train_rows;
+    bool plain; /* tables are texts, one document each */
 } Decision;
 
 static const char *absolute(Settings *settings, const char *path)
@@ -61,21 +63,34 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     Settings *settings = decision->settings;
     Task task = options->task ? task_find(options->task) : TASK_COUNT;
     if (options->task && task == TASK_COUNT)
-        return usage_error(diagnostics, "--task takes classes, regression, multi-label, ner, qa, pairs or mlm",
+        return usage_error(diagnostics,
+                           "--task takes classes, regression, multi-label, ner, qa, pairs, mlm, chat or lm",
                            "there is no task '%s'", options->task);
-    if (!table_survey_read(&decision->survey, &options->tables, options->encoding, diagnostics) ||
-        !task_choose(&decision->columns, &decision->survey, options->text, options->label, task,
-                     options->tables.items[0], diagnostics))
+    bool decoder = decision->model.decoder;
+    decision->plain = task == TASK_NEXT || (decoder && task == TASK_COUNT);
+    for (size_t i = 0; i < options->tables.count; i++) {
+        const char *suffix = strrchr(options->tables.items[i], '.');
+        decision->plain &= suffix && strcmp(suffix, ".txt") == 0;
+    }
+    if (decision->plain)
+        decision->columns = (TaskColumns){.task = TASK_NEXT, .reason = "files of plain text"};
+    else if (!table_survey_read(&decision->survey, &options->tables, options->encoding, diagnostics) ||
+             !task_choose(&decision->columns, &decision->survey, options->text, options->label, task, decoder,
+                          options->tables.items[0], diagnostics))
         return false;
     const char **tables = arena_new_array(&settings->arena, const char *, options->tables.count);
     for (size_t i = 0; i < options->tables.count; i++) tables[i] = absolute(settings, options->tables.items[i]);
     const TaskColumns *columns = &decision->columns;
     const TaskText *text = &task_texts[columns->task];
-    set(TABLES, joined(settings, tables, options->tables.count), "%zu rows", decision->survey.rows);
+    set(TABLES, joined(settings, tables, options->tables.count), decision->plain ? NULL : "%zu rows",
+        decision->survey.rows);
     set(ENCODING, options->encoding, NULL);
     set(TASK, text->word, "%s: %s", text->does, columns->reason);
-    set(TEXT, joined(settings, columns->texts, columns->text_count), options->text ? NULL : "decide with --text");
-    set(LABEL, joined(settings, columns->labels, columns->label_count), options->label ? NULL : "decide with --label");
+    if (!decision->plain)
+        set(TEXT, joined(settings, columns->texts, columns->text_count), options->text ? NULL : "decide with --text");
+    if (columns->label_count)
+        set(LABEL, joined(settings, columns->labels, columns->label_count),
+            options->label ? NULL : "decide with --label");
     return true;
 }
 
@@ -92,6 +107,8 @@ static void decide_head(Decision *decision)
     case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
     case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
     case TASK_PAIRS: set(HEAD, "pairs:mean", "two texts through the same weights"); break;
+    case TASK_CHAT:
+    case TASK_NEXT: set(HEAD, "lm", NULL); break;
     default: set(HEAD, "mlm", NULL);
     }
 }
@@ -105,19 +122,22 @@ static Tokenizer *open_tokenizer(const SourceModel *model, Diagnostics *diagnost
                                                   : tokenizer_open(model->tokenizer, !model->cased, diagnostics);
 }
 
-/* Long texts of questions become windows of at most ANSWER_LENGTH tokens that share a part. */
+/* Long texts of questions become windows of at most ANSWER_LENGTH tokens that share a part, documents windows that
+ * share none. */
 static void take_windows(Decision *decision, const uint32_t *lengths)
 {
-    int64_t most = decision->model.positions < ANSWER_LENGTH ? decision->model.positions : ANSWER_LENGTH;
+    bool shares = decision->columns.task == TASK_ANSWERS;
+    int64_t most = shares ? ANSWER_LENGTH : MOST_LENGTH;
+    if (decision->model.positions < most) most = decision->model.positions;
     if (decision->options->max_length) most = decision->options->max_length;
     int64_t longest = lengths[decision->survey.rows - 1], length = longest < most ? longest : most;
-    int64_t stride = length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
+    int64_t stride = !shares ? 0 : length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
     decision->examples = 0;
     for (size_t i = 0; i < decision->survey.rows; i++) /* about: questions take room in every window */
         decision->examples += lengths[i] <= length ? 1 : 1 + (lengths[i] - length + stride) / (length - stride);
-    set(LENGTH, text_of("%lld", (long long)length), "tokens per window; about %zu windows of %zu rows",
-        decision->examples, decision->survey.rows);
-    set(STRIDE, text_of("%lld", (long long)stride), "tokens that two windows share");
+    set(LENGTH, text_of("%lld", (long long)length), "tokens per window; about %zu windows of %zu %s",
+        decision->examples, decision->survey.rows, decision->plain ? "files" : "rows");
+    if (shares) set(STRIDE, text_of("%lld", (long long)stride), "tokens that two windows share");
 }
 
 static void take_length(Decision *decision, const uint32_t *lengths, int64_t least)
@@ -133,6 +153,63 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
         cut, rows, lengths[rows - 1], length < wanted ? ": the model has no more positions" : "");
 }
 
+static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
+{
+    const FinetuneOptions *options = decision->options;
+    if (decision->columns.task != TASK_CHAT)
+        return !options->chat_template ||
+               usage_error(diagnostics, "leave it out, or give --task chat", "--chat-template is for conversations");
+    const ChatTemplate *template = chat_template_choose(options->chat_template, tokenizer, diagnostics);
+    if (!template) return false;
+    set(CHAT_TEMPLATE, chat_template_name(template), options->chat_template ? NULL : "by the tokenizer's tokens");
+    set(TRAIN_ON, options->train_on, NULL);
+    return true;
+}
+
+/* Tokens of the template around a prompt and its response. */
+static uint32_t tokens_of_template(const Decision *decision, Tokenizer *tokenizer)
+{
+    const ChatTemplate *template =
+        chat_template_choose(decision->settings->of[SETTING_CHAT_TEMPLATE].value, tokenizer, NULL);
+    ChatMessage messages[3] = {{CHAT_USER, "", 0, false}, {CHAT_INPUT, "", 0, false}, {CHAT_ASSISTANT, "", 0, false}};
+    bool input = decision->columns.text_count == 3;
+    if (!input) messages[1] = messages[2];
+    ChatSpan spans[3];
+    Buffer text = {0};
+    TokenIds ids = {0};
+    chat_template_write(template, messages, input ? 3 : 2, " ", &text, spans);
+    tokenizer_encode(tokenizer, buffer_text(&text), text.size, &ids);
+    uint32_t count = (uint32_t)ids.count + 1; /* the token that ends a text */
+    free(ids.items);
+    buffer_free(&text);
+    return count;
+}
+
+/* The tokens of every file, ascending; malloc'ed. NULL after reporting. */
+static uint32_t *lengths_of_files(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
+{
+    const TextList *files = &decision->options->tables;
+    uint32_t *lengths = memory_allocate(files->count * sizeof *lengths);
+    TokenIds ids = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < files->count; i++) {
+        TableReader reader;
+        ids.count = 0;
+        ok = table_open(&reader, files->items[i], TABLE_TSV, diagnostics) &&
+             (!decision->options->encoding || table_decode(&reader, decision->options->encoding));
+        if (!ok) break;
+        tokenizer_encode(tokenizer, reader.bytes, reader.size, &ids); /* tokenize says what is wrong with it */
+        table_close(&reader);
+        size_t at = i;
+        for (; at && lengths[at - 1] > ids.count + 1; at--) lengths[at] = lengths[at - 1];
+        lengths[at] = (uint32_t)ids.count + 1;
+    }
+    free(ids.items);
+    decision->survey.rows = files->count;
+    if (!ok) free(lengths), lengths = NULL;
+    return lengths;
+}
+
 static bool decide_length(Decision *decision, Diagnostics *diagnostics)
 {
     const SourceModel *model = &decision->model;
@@ -141,12 +218,18 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     if (!tokenizer) return false;
     set(TOKENIZER, model->tokenizer, NULL);
     set(CASED, model->cased ? "true" : NULL, NULL);
+    if (!decide_chat(decision, tokenizer, diagnostics)) return tokenizer_free(tokenizer), false;
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
-    uint32_t *lengths =
-        table_survey_lengths(&decision->survey, &decision->options->tables, decision->options->encoding, columns->texts,
-                             columns->text_count, columns->task == TASK_PAIRS, tokenizer, diagnostics);
+    uint32_t *lengths = decision->plain
+                            ? lengths_of_files(decision, tokenizer, diagnostics)
+                            : table_survey_lengths(&decision->survey, &decision->options->tables,
+                                                   decision->options->encoding, columns->texts, columns->text_count,
+                                                   columns->task == TASK_PAIRS, tokenizer, diagnostics);
     decision->examples = decision->survey.rows;
-    if (lengths && columns->task == TASK_ANSWERS)
+    uint32_t around =
+        columns->task == TASK_CHAT && columns->text_count > 1 ? tokens_of_template(decision, tokenizer) : 0;
+    for (size_t i = 0; lengths && i < decision->survey.rows; i++) lengths[i] += around;
+    if (lengths && (columns->task == TASK_ANSWERS || columns->task == TASK_NEXT))
         take_windows(decision, lengths);
     else if (lengths)
         take_length(decision, lengths, least > 4 ? least : 4);
@@ -160,7 +243,9 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
 static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
 {
     const FinetuneOptions *options = decision->options;
-    size_t rows = decision->survey.rows, held = options->evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
+    bool windows = decision->columns.task == TASK_NEXT; /* held out by themselves */
+    size_t rows = windows ? decision->examples : decision->survey.rows,
+           held = options->evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
     if (!options->evaluation && (held < 1 || rows - held < 1))
         return input_error(diagnostics, options->tables.items[0], "give another table to evaluate on with --eval FILE",
                            "has only %zu rows, too few to hold out some for evaluation", rows);

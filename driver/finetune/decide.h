@@ -16,7 +16,7 @@ typedef struct FinetuneOptions {
     int serve; /* port of the report, 0: a free one; -1: not given */
     bool dry_run, no_texts;
     /* Fields of other commands' options too, filled in by the command. */
-    const char *run, *text, *label, *tokenizer, *cluster;
+    const char *run, *text, *label, *tokenizer, *cluster, *chat_template, *train_on;
     TextList without;
     TextList freeze, trained; /* patterns of parameters */
     uint64_t seed;

@@ -20,6 +20,8 @@ static const struct {
     {"qa", "question-answering"},
     {"pairs", "sentence-similarity"},
     {"mlm", "fill-mask"},
+    {"chat", "text-generation"},
+    {"lm", "text-generation"},
 };
 
 static void print_head(Buffer *text, const Settings *settings)

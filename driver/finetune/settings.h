@@ -20,6 +20,8 @@
     X(CASED, "cased")                                                                                                  \
     X(LENGTH, "length")                                                                                                \
     X(STRIDE, "stride")                                                                                                \
+    X(CHAT_TEMPLATE, "chat-template")                                                                                  \
+    X(TRAIN_ON, "train-on")                                                                                            \
     X(EVAL, "eval")                                                                                                    \
     X(HOLDOUT, "holdout")                                                                                              \
     X(TEST, "test")                                                                                                    \

@@ -91,7 +91,8 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
                  !strcmp(value(listing, SETTING_LABEL), "ner_tags"); /* also a file without header */
     add("tokenize", suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
     if (value(listing, SETTING_CASED)) add("--cased");
-    if (words || lists || is_task(listing, "qa") || is_task(listing, "pairs") || is_task(listing, "mlm"))
+    if (words || lists || is_task(listing, "qa") || is_task(listing, "pairs") || is_task(listing, "mlm") ||
+        is_task(listing, "chat") || is_task(listing, "lm"))
         add("--task", value(listing, SETTING_TASK));
     if (!usual) add_setting(command, listing, NULL, SETTING_TEXT);
     if (!usual) add_setting(command, listing, NULL, SETTING_LABEL);
@@ -99,6 +100,8 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
     if (is_task(listing, "classes") || words) add("--classes");
     add_setting(command, listing, "max-length", SETTING_LENGTH);
     add_setting(command, listing, NULL, SETTING_STRIDE);
+    add_setting(command, listing, NULL, SETTING_CHAT_TEMPLATE);
+    add_setting(command, listing, NULL, SETTING_TRAIN_ON);
     add_setting(command, listing, NULL, SETTING_ENCODING);
     add("--seed", value(listing, SETTING_SEED), "-q", "-o", output);
 }

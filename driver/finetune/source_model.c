@@ -47,8 +47,9 @@ static bool find_tokenizer(SourceModel *model, const char *folder, Arena *arena,
 
 static bool take_config(SourceModel *model, const HuggingFaceConfig *config, Arena *arena)
 {
-    const char *const dropouts[] = {"hidden_dropout_prob", "dropout", "mlp_dropout"};
+    const char *const dropouts[] = {"hidden_dropout_prob", "dropout", "mlp_dropout", "resid_pdrop"};
     model->positions = encoder_most_positions(config);
+    model->decoder = config->type->form != NULL;
     model->kind = arena_format(arena, "%s, %lld layers, hidden size %lld", config->type->name,
                                (long long)config->layers, (long long)config->hidden);
     for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts; i++)

@@ -11,6 +11,7 @@ typedef struct SourceModel {
     const char *kind;           /* "bert, 6 layers, hidden size 384" */
     const char *tokenizer;      /* absolute path of tokenizer.json or of a vocabulary */
     bool cased;                 /* the vocabulary is */
+    bool decoder;               /* it predicts the next token */
     int64_t positions;          /* INT64_MAX: not known */
     double dropout;             /* in training, as its configuration says; 0: none */
     const char *batch, *length; /* names of the dimensions; NULL: fixed */

@@ -177,19 +177,32 @@ void table_survey_free(TableSurvey *survey)
 
 typedef struct Lengths {
     Tokenizer *tokenizer;
-    size_t columns[2], count;
+    size_t columns[3], count;
     bool apart; /* each text has a row of its own */
     TokenIds ids;
     uint32_t *items;
     size_t rows, capacity;
 } Lengths;
 
+/* What a chat template writes around a message: about so many tokens. */
+static void frame_message(Lengths *lengths)
+{
+    enum { AROUND_MESSAGE = 8 };
+    for (int i = 0; i < AROUND_MESSAGE; i++)
+        array_push(lengths->ids.items, lengths->ids.count, lengths->ids.capacity, 0);
+}
+
 static void encode_field(Lengths *lengths, TableField field, bool on_lines)
 {
     json_t *list = on_lines || field.nested ? cell_list(field, on_lines ? "\n" : " ") : NULL;
     char number[32];
     for (size_t k = 0; k < json_array_size(list); k++) {
-        const char *word = cell_item(json_array_get(list, k), number);
+        const json_t *item = json_array_get(list, k), *content = json_object_get(item, "content");
+        const char *word = cell_item(content                ? content
+                                     : json_is_object(item) ? json_object_get(item, "value")
+                                                            : item,
+                                     number);
+        if (json_is_object(item)) frame_message(lengths);
         if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
     }
     if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);

@@ -13,6 +13,8 @@ const TaskText task_texts[TASK_COUNT] = {
     [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "loss", true},
     [TASK_PAIRS] = {"pairs", " contrastive embedding ", "bring the embeddings of paired texts together", "loss", true},
     [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", false},
+    [TASK_CHAT] = {"chat", " sft instruct ", "learn responses of conversations", "loss", false},
+    [TASK_NEXT] = {"lm", " clm causal-lm text-generation ", "predict the next token of texts", "loss", false},
 };
 
 Task task_find(const char *word)
@@ -215,22 +217,61 @@ static Task task_of_labels(TaskColumns *chosen, TableSurvey *survey)
     return TASK_CLASSES;
 }
 
-bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task,
+/* Columns of conversations, or of prompts and responses. */
+static void find_chat(TaskColumns *chosen, TableSurvey *survey)
+{
+    static const char *const names[][3] = {{"messages"},
+                                           {"conversations"},
+                                           {"instruction", "input", "output"},
+                                           {"instruction", "output"},
+                                           {"instruction", "response"},
+                                           {"prompt", "completion"},
+                                           {"prompt", "response"},
+                                           {"question", "answer"},
+                                           {"question", "response"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !chosen->text_count; i++) {
+        size_t count = 0;
+        while (count < 3 && names[i][count] && table_survey_column(survey, names[i][count])) count++;
+        if (count < 3 && names[i][count]) continue;
+        for (size_t k = 0; k < count; k++) chosen->texts[chosen->text_count++] = names[i][k];
+        chosen->reason =
+            count == 1 ? arena_format(&survey->arena, "'%s' has conversations", names[i][0])
+                       : arena_format(&survey->arena, "'%s' asks, '%s' answers", names[i][0], names[i][count - 1]);
+    }
+}
+
+/* Decoders learn conversations, or without labels the texts themselves; false: the columns are for another task. */
+static bool choose_generative(TaskColumns *chosen, TableSurvey *survey, const char *label, bool decoder)
+{
+    bool given = chosen->task != TASK_COUNT;
+    if (given ? chosen->task != TASK_CHAT : !decoder || label) return false;
+    if (!chosen->text_count) find_chat(chosen, survey);
+    if (given) chosen->reason = "as --task says";
+    if (!chosen->reason) return false;
+    chosen->task = TASK_CHAT;
+    return true;
+}
+
+bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task, bool decoder,
                  const char *table, Diagnostics *diagnostics)
 {
     *chosen = (TaskColumns){.task = task};
     if (!take_names(chosen->texts, &chosen->text_count, text, "--text", survey, table, diagnostics) ||
-        !take_names(chosen->labels, &chosen->label_count, label, "--label", survey, table, diagnostics) ||
-        (!chosen->text_count && !choose_texts(chosen, survey, table, diagnostics)))
+        !take_names(chosen->labels, &chosen->label_count, label, "--label", survey, table, diagnostics))
         return false;
+    if (choose_generative(chosen, survey, label, decoder))
+        return chosen->text_count > 0 || refuse(survey, table, "--text messages, or --text PROMPT,RESPONSE",
+                                                "no column looks like conversations", diagnostics);
+    if ((!chosen->text_count && !choose_texts(chosen, survey, table, diagnostics))) return false;
     if (chosen->text_count > 2)
         return usage_error(diagnostics, "--text premise,hypothesis", "--text takes one column or two");
-    bool unlabelled = task == TASK_MASKED || task == TASK_PAIRS;
+    bool unlabelled = task == TASK_MASKED || task == TASK_PAIRS || task == TASK_NEXT;
     if (!chosen->label_count && !unlabelled && !choose_labels(chosen, survey, task, table, diagnostics)) return false;
     if (task != TASK_COUNT)
         chosen->reason = "as --task says";
     else
         chosen->task = task_of_labels(chosen, survey);
+    if (decoder && task == TASK_COUNT && chosen->task == TASK_MASKED) chosen->task = TASK_NEXT;
     return chosen->task != TASK_CLASSES || table_survey_column(survey, chosen->labels[0])->distinct > 1 ||
            input_error(diagnostics, table, "name the column with the labels: --label COL",
                        "has only one label in column '%s'", chosen->labels[0]);

@@ -12,6 +12,8 @@ typedef enum Task {
     TASK_ANSWERS,
     TASK_PAIRS,
     TASK_MASKED,
+    TASK_CHAT,
+    TASK_NEXT,
     TASK_COUNT /* the columns decide */
 } Task;
 
@@ -24,10 +26,13 @@ typedef struct TaskText {
 } TaskText;
 
 extern const TaskText task_texts[TASK_COUNT];
-#define TASK_OPTION_WORDS "classes", "regression", "multi-label", "ner", "qa", "pairs", "mlm"
+#define TASK_OPTION_WORDS "classes", "regression", "multi-label", "ner", "qa", "pairs", "mlm", "chat", "lm"
 
 /* TASK_COUNT: there is none of that name. */
 Task task_find(const char *word);
+
+/* Whether the model learns to predict the next token. */
+static inline bool task_is_generative(Task task) { return task == TASK_CHAT || task == TASK_NEXT; }
 
 enum { TASK_MOST_COLUMNS = 512 };
 
@@ -39,9 +44,10 @@ typedef struct TaskColumns {
     const char *reason; /* for the task */
 } TaskColumns;
 
-/* Decides by the columns. Each of `text`, `label` (names, with commas) and `task` (TASK_COUNT: not given) may already
- * be decided. Reports what is missing or ambiguous, with the columns and the option that decides. */
-bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task,
+/* Decides by the columns; `decoder`: for a model that predicts the next token. Each of `text`, `label` (names, with
+ * commas) and `task` (TASK_COUNT: not given) may already be decided. Reports what is missing or ambiguous, with the
+ * columns and the option that decides. */
+bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task, bool decoder,
                  const char *table, Diagnostics *diagnostics);
 
 #endif

@@ -61,7 +61,8 @@ static const Option rows[] = {
      .help = "the column with the labels; several columns of 0 and 1: several labels per text"},
     {"task", 0, "TASK", FINETUNE, OPTION_TEXT, FIELD(finetune.task), .choices = OPTION_WORDS(TASK_OPTION_WORDS),
      .common = FINETUNE,
-     .help = "classes, regression, multi-label, ner, qa, pairs or mlm (default: the columns decide)"},
+     .help = "classes, regression, multi-label, ner, qa, pairs, mlm, chat or lm (default: the columns and the model "
+             "decide)"},
     {"eval", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.evaluation), .common = FINETUNE,
      .help = "a table to evaluate on (default: 10% of the rows, held out)"},
     {"test", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.test), .common = FINETUNE,

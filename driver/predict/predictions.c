@@ -83,7 +83,7 @@ static bool find_outputs(Predictions *predictions, Diagnostics *diagnostics)
     const char *name = head == HEAD_QUESTION                     ? "start_logits"
                        : head == HEAD_MEAN || head == HEAD_FIRST ? "embedding"
                                                                  : "logits";
-    uint32_t rank = head == HEAD_TOKENS || head == HEAD_MASKED ? 3 : 2;
+    uint32_t rank = head == HEAD_TOKENS || head == HEAD_MASKED || head == HEAD_NEXT ? 3 : 2;
     predictions->output = predictor_output(predictor, name, rank);
     predictions->end = head == HEAD_QUESTION ? predictor_output(predictor, "end_logits", rank) : predictions->output;
     if (!predictions->output || !predictions->end ||
@@ -135,6 +135,8 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     if (predictions->head == HEAD_FROM_FOLDER) predictions->head = head_of_outputs(predictions);
     HeadKind head = predictions->head;
     bool parts = head == HEAD_TOKENS || head == HEAD_QUESTION || head == HEAD_MASKED;
+    if (head == HEAD_NEXT && !predictions->measures)
+        return usage_error(diagnostics, "skycc evaluate measures it", "this head predicts the next token of a text");
     if (!find_outputs(predictions, diagnostics) ||
         (parts && !predictions->measures && !check_texts(predictions, diagnostics)))
         return false;

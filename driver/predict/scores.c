@@ -95,6 +95,10 @@ static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
             return false;
         count_answer(scores, row, values, predictions->end_values);
         break;
+    case HEAD_NEXT: /* each label by the token before it */
+        for (int64_t t = 1; t < predictions->predictor->width; t++)
+            count_class(scores, -1, labels[row * scores->labels_per_row + t], values + (t - 1) * scores->classes);
+        break;
     case HEAD_TOKENS:
     case HEAD_MASKED:
         for (int64_t t = 0; t < predictions->predictor->width; t++)
@@ -210,8 +214,9 @@ static void report_all(Scores *scores)
         report_classes(scores, &scores->sets.each);
     } else {
         report(scores, "accuracy", class_counts_accuracy(&scores->each), true);
-        if (scores->classes > MOST_LISTED) report(scores, "perplexity", exp(loss), false);
-        if (scores->classes <= MOST_LISTED) {
+        if (scores->classes > MOST_LISTED || predictions->head == HEAD_NEXT)
+            report(scores, "perplexity", exp(loss), false);
+        if (scores->classes <= MOST_LISTED && predictions->head != HEAD_NEXT) {
             report(scores, "f1", class_counts_f1(&scores->each, F1_BY_CLASSES), false);
             report(scores, "matthews", class_counts_matthews(&scores->each), false);
         }
@@ -229,7 +234,7 @@ static bool find_labels(Scores *scores, Diagnostics *diagnostics)
     const Predictions *predictions = scores->predictions;
     const TextRows *rows = predictions->rows;
     HeadKind head = predictions->head;
-    bool answers = head == HEAD_QUESTION, tokens = head == HEAD_TOKENS || head == HEAD_MASKED;
+    bool answers = head == HEAD_QUESTION, tokens = head == HEAD_TOKENS || head == HEAD_MASKED || head == HEAD_NEXT;
     scores->labels = safetensors_find(&rows->data, answers ? "start_positions" : "labels");
     scores->ends = answers ? safetensors_find(&rows->data, "end_positions") : scores->labels;
     bool measured = !answers && !tokens && (predictions->several || scores->classes == 1);

@@ -53,6 +53,9 @@ static const char *const files[] = {
     "merges.txt",
     "spm.model",
     "spiece.model",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "generation_config.json",
     "chat_template.jinja",
     "sentencepiece.bpe.model",
 };

@@ -92,7 +92,7 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
                             "change this with --freeze and --train; skycc check --lora lists what is trained",
                             "--lora freezes all weights except those of the head: %s", buffer_text(&names));
-    else if (!importer->options->rule_count)
+    else if (!importer->options->rule_count && !onnx_model_is_distinct(&importer->model->onnx))
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
                             "change this with --train; skycc check -v lists the names",
                             "--lora freezes all weights: no head is found by its name");

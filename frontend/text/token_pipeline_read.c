@@ -398,11 +398,13 @@ static bool read_strategy(TokenReader *r, json_t *root)
 
 static bool read_specials(TokenReader *r, json_t *root)
 {
-    static const char *const pads[] = {"[PAD]", "<pad>", NULL}, *const masks[] = {"[MASK]", "<mask>", NULL};
+    static const char *const pads[] = {"[PAD]", "<pad>", NULL}, *const masks[] = {"[MASK]", "<mask>", NULL},
+                             *const ends[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>", NULL};
     TokenPipeline *pipeline = r->pipeline;
     json_t *pad = json_object_get(json_object_get(root, "padding"), "pad_id");
     pipeline->mask = find_token(pipeline, masks);
     pipeline->pad = reader_is_id(pad) ? (int32_t)json_integer_value(pad) : find_token(pipeline, pads);
+    if (pipeline->pad < 0) pipeline->pad = find_token(pipeline, ends); /* as for decoders, which have no padding */
     if (pipeline->pad < 0)
         diagnostics_warning(r->diagnostics, PLACE_FILE(r->path), NULL,
                             "has neither padding nor a token [PAD] or <pad>: rows are padded with 0");

@@ -1,0 +1,114 @@
+#!/usr/bin/python3
+"""skycc finetune of a decoder: conversations, prompts with responses and plain text become a trained folder, measured
+by the loss of the next token and perplexity; and what is refused.
+
+    tests/driver/finetune/test_finetune_decoder.py SKYCC TOKENIZERS
+"""
+import json
+import lzma
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require, run  # noqa: E402
+import safetensors_files  # noqa: E402
+
+skycc, tokenizers = map(os.path.abspath, sys.argv[1:3])
+with lzma.open(f"{tokenizers}/chats.json.xz", "rt", encoding="utf-8") as packed:
+    TOKENIZER = json.load(packed)["tokenizers"]["qwen"]
+HIDDEN, INNER, WORDS = 16, 24, ["red", "green", "blue", "one", "two", "three"]
+
+
+def make_folder(folder, vocabulary):
+    os.mkdir(folder)
+    draw = np.random.default_rng(1)
+    shapes = {"model.embed_tokens.weight": (vocabulary, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    for layer in range(2):
+        scope = f"model.layers.{layer}."
+        shapes.update({f"{scope}self_attn.{name}_proj.weight": (HIDDEN, HIDDEN) for name in "qkvo"})
+        shapes.update({f"{scope}mlp.{name}_proj.weight": (INNER, HIDDEN) for name in ("gate", "up")})
+        shapes.update({f"{scope}{name}_layernorm.weight": (HIDDEN,) for name in ("input", "post_attention")})
+        shapes[f"{scope}mlp.down_proj.weight"] = HIDDEN, INNER
+    safetensors_files.write(f"{folder}/model.safetensors",
+                            {name: draw.normal(1 if len(shape) == 1 else 0, 0.1, shape).astype("f4")
+                             for name, shape in shapes.items()})
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": vocabulary,
+              "hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "max_position_embeddings": 128, "tie_word_embeddings": True, "eos_token_id": 0}
+    for name, content in (("config", config), ("tokenizer", TOKENIZER),
+                          ("tokenizer_config", {"eos_token": "<|endoftext|>"})):
+        with open(f"{folder}/{name}.json", "w") as file:
+            json.dump(content, file)
+
+
+def make_tables():
+    draw = random.Random(3)
+    pairs = [(f"Say {a} and {b}.", f"{a} {b}") for a, b in (draw.choices(WORDS, k=2) for _ in range(60))]
+    chats = [[{"role": "user", "content": ask}, {"role": "assistant", "content": say}] for ask, say in pairs]
+    with open("chats.jsonl", "w") as file:
+        file.writelines(json.dumps({"messages": chat}) + "\n" for chat in chats)
+    with open("prompts.jsonl", "w") as file:
+        file.writelines(json.dumps({"prompt": ask, "response": say}) + "\n" for ask, say in pairs)
+    with open("book.txt", "w") as file:
+        file.write("".join(f"{ask} {say}\n" for ask, say in pairs))
+
+
+def finetune(table, folder, *arguments):
+    result = run(skycc, "finetune", "folder", table, "-o", folder, "--epochs", "2", "--lr", "3e-2", "--batch", "16",
+                 *arguments)
+    with open(f"{folder}/settings.yaml") as file:
+        lines = [line.split("   #")[0].strip().split(": ", 1) for line in file if ": " in line]
+    settings = {key: value.strip('"') for key, value in lines}
+    with open(f"{folder}/metrics.json") as file:
+        return settings, json.load(file), result.stdout
+
+
+def check_chats():
+    settings, metrics, text = finetune("chats.jsonl", "chats")
+    require(settings["task"] == "chat" and settings["head"] == "lm" and settings["chat-template"] == "chatml", settings)
+    require(abs(metrics["perplexity"] - math.exp(metrics["loss"])) < 1e-6 * metrics["perplexity"], metrics)
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in text.splitlines() if "evaluation after" in line]
+    require(len(losses) > 1 and losses[-1] < losses[0] - 0.5, "does not learn:", losses)
+    require(abs(min(losses) - metrics["loss"]) < 1e-4, "evaluate measures another loss:", losses, metrics)
+    with open("chats/model/config.json") as file:
+        require(json.load(file)["architectures"] == ["LlamaForCausalLM"], "the class of the trained folder")
+    require(os.path.exists("chats/model/tokenizer_config.json"), "the trained folder lacks its tokenizer")
+    found = run(skycc, "evaluate", "chats", "chats.jsonl").stdout
+    require("perplexity" in found, found)
+
+
+def check_others():
+    settings, metrics, _ = finetune("prompts.jsonl", "prompts", "--chat-template", "plain", "--lora",
+                                    "r=4,targets=q_proj,v_proj")
+    require(settings["task"] == "chat" and settings["chat-template"] == "plain" and metrics["loss"] > 0, settings)
+    require(os.path.exists("prompts/adapter/adapter_model.safetensors"), "no adapter")
+    settings, metrics, _ = finetune("book.txt", "book", "--max-length", "32")
+    require(settings["task"] == "lm" and metrics["perplexity"] > 1 and metrics["rows"] > 1, settings, metrics)
+
+
+def check_refusals():
+    def refuse(code, wanted, *arguments, model="folder"):
+        result = subprocess.run([skycc, "finetune", model, *arguments, "-o", "refused"], capture_output=True, text=True)
+        require(result.returncode == code and wanted in result.stderr, arguments, result.returncode, result.stderr)
+        require(not os.path.exists("refused"), arguments, "leaves a run")
+
+    refuse(2, "<|begin_of_text|>", "chats.jsonl", "--chat-template", "llama3")
+    refuse(2, "is for conversations", "book.txt", "--chat-template", "chatml")
+    refuse(1, "vocabulary", "chats.jsonl", model="small")
+
+
+with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+    os.chdir(scratch)
+    make_folder("folder", len(TOKENIZER["model"]["vocab"]) + 3)
+    make_folder("small", 31)
+    make_tables()
+    check_chats()
+    check_others()
+    check_refusals()
+sys.exit(failed())
