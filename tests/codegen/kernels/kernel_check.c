@@ -169,8 +169,8 @@ int check_rounds(int rounds)
 {
     int part = getenv("SKYCC_TEST_ALL") ? 1
                : ADDRESS_SANITIZER      ? 30
-               : emulated               ? 9
-                                        : 3,
+               : emulated               ? 15
+                                        : 5,
         share = (rounds + part - 1) / part;
     if (share < rounds) printf("%d of %d random cases\n", share, rounds);
     return share;
