@@ -59,6 +59,19 @@ static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diag
                         diagnostics);
 }
 
+/* Which branch belongs to the parameter of a name. */
+static void index_names(MergedWeights *merged)
+{
+    size_t *branch_of = arena_new_array(&merged->arena, size_t, merged->graph.value_count); /* plus 1; 0: none */
+    merged->places = arena_new_array(&merged->arena, size_t, merged->model.parameter_count);
+    for (size_t i = merged->count; i-- > 0;) branch_of[merged->branches[i].branch.weight] = i + 1;
+    for (size_t p = 0; p < merged->model.parameter_count; p++) {
+        const ImportedParameter *parameter = &merged->model.parameters[p];
+        size_t place = parameter->value < merged->graph.value_count ? branch_of[parameter->value] : 0;
+        if (place && string_map_add(&merged->names, parameter->name, (uint32_t)p)) merged->places[p] = place - 1;
+    }
+}
+
 bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankSpec *spec, FindTrained *find,
                          void *context, Diagnostics *diagnostics)
 {
@@ -69,12 +82,14 @@ bool merged_weights_open(MergedWeights *merged, const char *path, const LowRankS
     merged->branches = arena_new_array(&merged->arena, MergedBranch, merged->low_rank.count);
     for (size_t i = 0; i < merged->low_rank.count; i++)
         if (!find_branch(merged, &merged->low_rank.branches[i], diagnostics)) return false;
+    index_names(merged);
     return true;
 }
 
 void merged_weights_free(MergedWeights *merged)
 {
     for (size_t i = 0; i < merged->count; i++) free(merged->branches[i].merged);
+    string_map_free(&merged->names);
     free(merged->weights);
     graph_free(&merged->graph);
     imported_model_free(&merged->model);
@@ -110,13 +125,6 @@ static bool merge(MergedWeights *merged, MergedBranch *branch)
     return true;
 }
 
-static MergedBranch *branch_of(MergedWeights *merged, ValueId weight)
-{
-    for (size_t i = 0; i < merged->count; i++)
-        if (merged->branches[i].branch.weight == weight) return &merged->branches[i];
-    return NULL;
-}
-
 static const float *transposed(MergedWeights *merged, const float *values, Shape *shape)
 {
     int64_t rows = shape->dim[0], columns = shape->dim[1];
@@ -130,14 +138,12 @@ static const float *transposed(MergedWeights *merged, const float *values, Shape
 bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor)
 {
     MergedWeights *merged = context;
-    for (size_t i = 0; i < merged->model.parameter_count; i++) {
-        const ImportedParameter *parameter = &merged->model.parameters[i];
-        MergedBranch *branch = strcmp(parameter->name, name) == 0 ? branch_of(merged, parameter->value) : NULL;
-        if (!branch) continue;
-        if (!branch->merged && !merge(merged, branch)) return false;
-        *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged, 0};
-        if (parameter->transposed) tensor->data = transposed(merged, branch->merged, &tensor->shape);
-        return true;
-    }
-    return merged->find(merged->context, name, tensor);
+    const uint32_t *number = string_map_find(&merged->names, name);
+    if (!number) return merged->find(merged->context, name, tensor);
+    const ImportedParameter *parameter = &merged->model.parameters[*number];
+    MergedBranch *branch = &merged->branches[merged->places[*number]];
+    if (!branch->merged && !merge(merged, branch)) return false;
+    *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged, 0};
+    if (parameter->transposed) tensor->data = transposed(merged, branch->merged, &tensor->shape);
+    return true;
 }

@@ -3,6 +3,7 @@
 #ifndef DRIVER_EXPORT_MERGED_WEIGHTS_H
 #define DRIVER_EXPORT_MERGED_WEIGHTS_H
 
+#include "base/string_map.h"
 #include "driver/compile/low_rank_targets.h"
 #include "frontend/onnx/export.h"
 
@@ -23,6 +24,8 @@ typedef struct MergedWeights {
     void *context;
     MergedBranch *branches; /* those that have trained values, in the model's order */
     size_t count;
+    StringMap names; /* of the parameters that these are parts of: the parameter's number */
+    size_t *places;  /* of such a parameter: its branch */
 } MergedWeights;
 
 /* Imports the model and finds the branches of `spec` among the values that `find` knows. Reports a branch that is
