@@ -208,6 +208,7 @@ static bool add(OnnxModel *model, const Encoder *encoder, const Head *head, cons
     if (ok && summary && network.added_count) fputc('\n', summary);
     if (family) config_free(&config);
     string_map_free(&network.parameters);
+    free(network.widened);
     free(network.added);
     onnx_builder_close(&network.builder);
     return ok;

@@ -31,7 +31,7 @@ static bool write_tensors(Job *job)
         const Onnx__TensorProto *tensor = graph->initializer[i];
         Shape shape = {(int)tensor->n_dims, {0}};
         for (size_t k = 0; k < tensor->n_dims; k++) shape.dim[k] = tensor->dims[k];
-        safetensors_writer_add(writer, tensor->name, DTYPE_F32, &shape, tensor->raw_data.data);
+        safetensors_writer_add(writer, tensor->name, onnx_dtype(tensor->data_type), &shape, tensor->raw_data.data);
     }
     return safetensors_write(writer, place_of(job, "model.safetensors"), job->diagnostics);
 }
@@ -105,8 +105,8 @@ static bool check_model(const Job *job)
             "library's names of its tensors are missing");
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = graph->initializer[i];
-        if (tensor->has_raw_data && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT &&
-            tensor->n_dims <= MAX_RANK && !strchr(tensor->name, '#'))
+        if (tensor->has_raw_data && dtype_is_float(onnx_dtype(tensor->data_type)) && tensor->n_dims <= MAX_RANK &&
+            !strchr(tensor->name, '#'))
             continue;
         char object[512];
         snprintf(object, sizeof object, "parameter '%.400s'", tensor->name);

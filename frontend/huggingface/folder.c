@@ -140,3 +140,20 @@ const SafeTensor *folder_tensor(HuggingFaceFolder *folder, const char *name)
     }
     return NULL;
 }
+
+const char *folder_place(const HuggingFaceFolder *folder, const SafeTensor *tensor, int64_t *offset)
+{
+    for (size_t i = 0; folder->refers && i < folder->file_count; i++) {
+        const FolderFile *file = &folder->files[i];
+        const unsigned char *bytes = file->tensors.file.bytes, *data = tensor->data;
+        if (data < bytes || data >= bytes + file->tensors.file.size) continue;
+        Arena arena = {0};
+        struct stat status;
+        bool own = lstat(arena_format(&arena, "%s/%s", folder->path, file->name), &status) == 0 &&
+                   S_ISREG(status.st_mode) && status.st_nlink == 1; /* external data follows no links */
+        arena_free(&arena);
+        *offset = data - bytes;
+        return own ? file->name : NULL;
+    }
+    return NULL;
+}

@@ -19,6 +19,7 @@ typedef struct HuggingFaceFolder {
     Arena arena;
     const char *path;
     HuggingFaceConfig config;
+    bool refers; /* the model is written into the folder, and refers to its files */
     FolderFile *files;
     size_t file_count, file_capacity;
 } HuggingFaceFolder;
@@ -30,6 +31,10 @@ void folder_close(HuggingFaceFolder *folder);
 
 /* The tensor of that name, now marked as used; NULL if there is none. */
 const SafeTensor *folder_tensor(HuggingFaceFolder *folder, const char *name);
+
+/* The file that has the tensor's elements as they are, and where, if a model that is written into the folder may refer to
+ * it; NULL: they have to be copied. */
+const char *folder_place(const HuggingFaceFolder *folder, const SafeTensor *tensor, int64_t *offset);
 
 /* Why a name found in a folder's file cannot name another of its files; NULL if it can. */
 const char *folder_name_problem(const char *name);

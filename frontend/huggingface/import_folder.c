@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 #include "frontend/huggingface/encoder.h"
@@ -53,6 +54,23 @@ static void print_unused(const HuggingFaceFolder *folder, FILE *summary)
     if (count) fputc('\n', summary);
 }
 
+/* Of weights that are not small. */
+static void print_weights(const Network *network, FILE *summary)
+{
+    const OnnxBuilder *builder = &network->builder;
+    const double mebibyte = 1 << 20;
+    int64_t copied = onnx_builder_bytes(builder, false), referred = onnx_builder_bytes(builder, true);
+    if (network->widened_count)
+        text_print(summary, "%zu weights stay of 16 bits in the model; it computes with them in float32\n",
+                   network->widened_count);
+    if (referred)
+        text_print(summary, "weights: %.1f MiB stay in the folder's own files, %.1f MiB are written\n",
+                   (double)referred / mebibyte, (double)copied / mebibyte);
+    else if (copied > MOST_INSIDE)
+        text_print(summary, "weights: %.1f MiB are copied; an output inside the folder would refer to its files\n",
+                   (double)copied / mebibyte);
+}
+
 static void print_summary(const Network *network, const HuggingFaceFolder *folder, const Head *head, FILE *summary)
 {
     const HuggingFaceConfig *config = network->config;
@@ -65,6 +83,7 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
     for (size_t i = 0; i < network->added_count; i++)
         text_print(summary, "%s%s", i ? ", " : "new: ", network->added[i]);
     if (network->added_count) fputc('\n', summary);
+    print_weights(network, summary);
     print_unused(folder, summary);
     arena_free(&arena);
 }
@@ -105,6 +124,19 @@ static bool build(Network *network, const Head *wanted, const Head *head)
     return network->diagnostics->errors == 0;
 }
 
+/* Whether the file is to be in the folder itself. */
+static bool is_inside(const char *folder, const char *output)
+{
+    Arena arena = {0};
+    const char *slash = strrchr(output, '/');
+    const char *parent = slash == output ? "/" : slash ? arena_string_n(&arena, output, (size_t)(slash - output)) : ".";
+    struct stat in, of;
+    bool same = strcmp(output, "-") != 0 && stat(folder, &in) == 0 && stat(parent, &of) == 0 &&
+                in.st_dev == of.st_dev && in.st_ino == of.st_ino;
+    arena_free(&arena);
+    return same;
+}
+
 bool folder_import(const char *path, const char *output, const Head *wanted, uint64_t seed, FILE *summary,
                    Diagnostics *diagnostics)
 {
@@ -118,6 +150,7 @@ bool folder_import(const char *path, const char *output, const Head *wanted, uin
                            .batch = {0, "batch"},
                            .sequence = {0, "seq"}};
         choose_deberta_head(&folder);
+        folder.refers = is_inside(path, output);
         onnx_builder_open(&network.builder, folder.config.type->name, folder.config.type->form ? DECODER_OPSET : OPSET);
         ok = build(&network, wanted, &head);
         add_properties(&network, &folder, &head);
@@ -127,6 +160,7 @@ bool folder_import(const char *path, const char *output, const Head *wanted, uin
         if (ok && summary) print_summary(&network, &folder, &head, summary);
         string_map_free(&network.parameters);
         free(network.added);
+        free(network.widened);
         onnx_builder_close(&network.builder);
     }
     folder_close(&folder);

@@ -68,12 +68,27 @@ static const char *new_parameter(Network *network, const char *name, const Shape
     return onnx_builder_tensor(&network->builder, name, shape, fill, DTYPE_F32, NULL);
 }
 
+/* Its value in float32. */
+static const char *given_parameter(Network *network, const char *name, const Shape *shape, const SafeTensor *tensor)
+{
+    int64_t offset;
+    onnx_builder_tensor(&network->builder, name, shape, FILL_GIVEN, tensor->dtype, tensor->data);
+    const char *file =
+        dtype_size(tensor->dtype) <= sizeof(float) ? folder_place(network->folder, tensor, &offset) : NULL;
+    if (file) onnx_builder_refer(&network->builder, file, offset);
+    if (tensor->dtype != DTYPE_BF16 && tensor->dtype != DTYPE_F16) return name;
+    const char *wide = network_cast(network, name, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
+    array_push(network->widened, network->widened_count, network->widened_capacity, wide);
+    *string_map_find(&network->parameters, name) = (uint32_t)network->widened_count;
+    return wide;
+}
+
 static const char *add_parameter(Network *network, const char *name, const Shape *shape, WeightFill fill)
 {
     const SafeTensor *tensor = find_tensor(network, name);
     char found[256];
     if (tensor && dtype_is_float(tensor->dtype) && shape_equal(&tensor->shape, shape))
-        return onnx_builder_tensor(&network->builder, name, shape, FILL_GIVEN, tensor->dtype, tensor->data);
+        return given_parameter(network, name, shape, tensor);
     if (network->draws) return new_parameter(network, name, shape, fill);
     if (!tensor)
         refuse_parameter(network, name, shape, "is missing in the folder");
@@ -89,7 +104,9 @@ static const char *add_parameter(Network *network, const char *name, const Shape
 const char *network_parameter(Network *network, const char *name, const Shape *shape, WeightFill fill)
 {
     name = arena_string(&network->builder.arena, name);
-    if (!string_map_add(&network->parameters, name, 0)) return name;
+    const uint32_t *known = string_map_find(&network->parameters, name);
+    if (known) return *known ? network->widened[*known - 1] : name;
+    string_map_add(&network->parameters, name, 0);
     return add_parameter(network, name, shape, fill);
 }
 

@@ -17,10 +17,13 @@ typedef struct Network {
     const HuggingFaceConfig *config;
     HuggingFaceFolder *folder; /* where parameters come from; NULL: all are new */
     Diagnostics *diagnostics;
-    const char *prefix;   /* in front of the encoder's names: "bert.", or "" for an encoder alone */
-    bool draws;           /* parameters that the folder lacks, or has in another shape, are new */
-    StringMap parameters; /* those that there are */
-    const char **added;   /* the new ones */
+    const char *prefix; /* in front of the encoder's names: "bert.", or "" for an encoder alone */
+    bool draws;         /* parameters that the folder lacks, or has in another shape, are new */
+    StringMap
+        parameters; /* those that there are: 0, or the number in `widened` of their values in float32, from 1 on */
+    const char **widened;
+    size_t widened_count, widened_capacity;
+    const char **added; /* the new ones */
     size_t added_count, added_capacity;
     const char *one, *split_shape, *merge_shape; /* constants, made where they are needed first */
     const char *mask;                            /* (batch, 1, 1, seq): 0, or the least float where nothing may look */

@@ -36,6 +36,12 @@ static bool set_trained(const Exporter *exporter, Onnx__TensorProto *tensor, con
     bool same = (size_t)trained->shape.rank == tensor->n_dims;
     for (size_t i = 0; same && i < tensor->n_dims; i++) same = trained->shape.dim[i] == tensor->dims[i];
     if (!same) return refuse(exporter, name, "has another shape in the checkpoint");
+    bool half = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    if (half && exporter->distinct) { /* skycc import's own graph casts it: trained weights keep their precision */
+        dtype = DTYPE_F32;
+        size = sizeof(float);
+        tensor->data_type = ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT;
+    }
     int64_t elements = shape_elements(&trained->shape);
     const void *data = trained->data;
     if (trained->dtype != dtype) {

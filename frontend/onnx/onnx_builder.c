@@ -122,13 +122,25 @@ static Onnx__TensorProto *new_tensor(OnnxBuilder *builder, int32_t data_type, co
     return tensor;
 }
 
+static bool is_half(DType dtype) { return dtype == DTYPE_BF16 || dtype == DTYPE_F16; }
+
+static bool keeps_type(const BuilderWeight *weight) { return weight->fill == FILL_GIVEN && is_half(weight->dtype); }
+
+static int64_t bytes_of(const BuilderWeight *weight)
+{
+    return weight->elements * (int64_t)(keeps_type(weight) ? dtype_size(weight->dtype) : sizeof(float));
+}
+
 const char *onnx_builder_tensor(OnnxBuilder *builder, const char *name, const Shape *shape, WeightFill fill,
                                 DType dtype, const void *data)
 {
-    Onnx__TensorProto *tensor = new_tensor(builder, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape->dim, shape->rank);
+    int32_t type = fill != FILL_GIVEN || !is_half(dtype) ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT
+                   : dtype == DTYPE_BF16                 ? ONNX__TENSOR_PROTO__DATA_TYPE__BFLOAT16
+                                                         : ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT16;
+    Onnx__TensorProto *tensor = new_tensor(builder, type, shape->dim, shape->rank);
     tensor->name = arena_string(&builder->arena, name);
     append(builder, builder->graph.initializer, builder->graph.n_initializer, builder->initializer_capacity, tensor);
-    BuilderWeight weight = {tensor, fill, shape_elements(shape), dtype, data};
+    BuilderWeight weight = {tensor, fill, shape_elements(shape), dtype, data, NULL, 0};
     append(builder, builder->weights, builder->weight_count, builder->weight_capacity, weight);
     return tensor->name;
 }
@@ -290,19 +302,45 @@ static void set_external(OnnxBuilder *builder, Onnx__TensorProto *tensor, const 
         tensor->external_data[i] = new_entry(builder, entries[2 * i], entries[2 * i + 1]);
 }
 
+/* Refers to elements in a file. */
+static void place_weight(OnnxBuilder *builder, const BuilderWeight *weight, const char *location, int64_t offset)
+{
+    char first[32], length[32];
+    snprintf(first, sizeof first, "%lld", (long long)offset);
+    snprintf(length, sizeof length, "%lld", (long long)bytes_of(weight));
+    set_external(builder, weight->tensor,
+                 (const char *const[]){"location", location, "offset", first, "length", length}, 3);
+}
+
+void onnx_builder_refer(OnnxBuilder *builder, const char *location, int64_t offset)
+{
+    BuilderWeight *weight = &builder->weights[builder->weight_count - 1];
+    weight->location = location;
+    place_weight(builder, weight, location, offset);
+}
+
+int64_t onnx_builder_bytes(const OnnxBuilder *builder, bool referred)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < builder->weight_count; i++)
+        if (!builder->weights[i].location == !referred) bytes += bytes_of(&builder->weights[i]);
+    return bytes;
+}
+
 void onnx_builder_hold(OnnxBuilder *builder, const InitialWeights *options)
 {
     for (size_t i = 0; i < builder->weight_count; i++) {
         const BuilderWeight *weight = &builder->weights[i];
-        float *values = NULL;
-        if (weight->fill == FILL_GIVEN && weight->dtype == DTYPE_F32) {
-            values = (float *)weight->data; /* packed from where they are, and not written to */
+        void *values = NULL;
+        if (weight->location) continue;
+        if (weight->fill == FILL_GIVEN && (weight->dtype == DTYPE_F32 || keeps_type(weight))) {
+            values = (void *)weight->data; /* packed from where they are, and not written to */
         } else {
             values = arena_new_array(&builder->arena, float, (size_t)weight->elements);
             fill_weight(weight, options, 0, values, (size_t)weight->elements);
         }
         weight->tensor->has_raw_data = true;
-        weight->tensor->raw_data = (ProtobufCBinaryData){(size_t)weight->elements * sizeof *values, (uint8_t *)values};
+        weight->tensor->raw_data = (ProtobufCBinaryData){(size_t)bytes_of(weight), values};
     }
 }
 
@@ -313,13 +351,10 @@ static void place_outside(OnnxBuilder *builder, const char *location)
 {
     int64_t offset = 0;
     for (size_t i = 0; i < builder->weight_count; i++) {
-        int64_t bytes = builder->weights[i].elements * (int64_t)sizeof(float);
-        char first[32], length[32];
-        snprintf(first, sizeof first, "%lld", (long long)offset);
-        snprintf(length, sizeof length, "%lld", (long long)bytes);
-        set_external(builder, builder->weights[i].tensor,
-                     (const char *const[]){"location", location, "offset", first, "length", length}, 3);
-        offset += bytes + pad(bytes);
+        const BuilderWeight *weight = &builder->weights[i];
+        if (weight->location) continue;
+        place_weight(builder, weight, location, offset);
+        offset += bytes_of(weight) + pad(bytes_of(weight));
     }
 }
 
@@ -328,12 +363,15 @@ static void write_outside(const OnnxBuilder *builder, const InitialWeights *opti
     float *values = memory_allocate(PIECE_ELEMENTS * sizeof *values);
     for (size_t i = 0; i < builder->weight_count && !ferror(stream); i++) {
         const BuilderWeight *weight = &builder->weights[i];
-        for (int64_t first = 0; first < weight->elements && !ferror(stream); first += (int64_t)PIECE_ELEMENTS) {
+        if (weight->location) continue;
+        if (keeps_type(weight)) fwrite(weight->data, 1, (size_t)bytes_of(weight), stream);
+        for (int64_t first = 0; !keeps_type(weight) && first < weight->elements && !ferror(stream);
+             first += (int64_t)PIECE_ELEMENTS) {
             size_t left = (size_t)(weight->elements - first), count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
             fill_weight(weight, options, first, values, count);
             fwrite(values, sizeof *values, count, stream);
         }
-        for (int64_t n = pad(weight->elements * (int64_t)sizeof *values); n > 0; n--) fputc(0, stream);
+        for (int64_t n = pad(bytes_of(weight)); n > 0; n--) fputc(0, stream);
     }
     free(values);
 }
@@ -364,8 +402,7 @@ bool onnx_builder_write(OnnxBuilder *builder, const char *path, const InitialWei
 {
     OutputFile model;
     if (!file_create(&model, path, diagnostics)) return false;
-    int64_t bytes = 0;
-    for (size_t i = 0; i < builder->weight_count; i++) bytes += builder->weights[i].elements * (int64_t)sizeof(float);
+    int64_t bytes = onnx_builder_bytes(builder, false);
     bool ok;
     if (!options->present) {
         const char *slash = strrchr(path, '/');

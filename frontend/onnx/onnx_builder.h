@@ -17,8 +17,10 @@ typedef struct BuilderWeight {
     Onnx__TensorProto *tensor;
     WeightFill fill;
     int64_t elements;
-    DType dtype; /* of FILL_GIVEN: the elements, of any float type, which are widened or narrowed to float32 */
+    DType dtype; /* of FILL_GIVEN: the elements; bf16 and f16 stay what they are, other types become float32 */
     const void *data;
+    const char *location; /* the file next to the model that has them already; NULL: they are written */
+    int64_t offset;       /* there */
 } BuilderWeight;
 
 typedef struct OnnxBuilder {
@@ -28,7 +30,7 @@ typedef struct OnnxBuilder {
     Onnx__OperatorSetIdProto opset, *opsets[1];
     StringMap node_names; /* how often each was asked for */
     size_t node_capacity, input_capacity, output_capacity, initializer_capacity, property_capacity;
-    BuilderWeight *weights; /* float32, in the order of the initializers */
+    BuilderWeight *weights; /* in the order of the initializers */
     size_t weight_count, weight_capacity;
 } OnnxBuilder;
 
@@ -52,9 +54,15 @@ void onnx_builder_output(OnnxBuilder *builder, const char *name, int32_t data_ty
 const char *onnx_builder_weight(OnnxBuilder *builder, const char *scope, const char *name, WeightFill fill,
                                 int64_t rows, int64_t columns);
 
-/* A float32 parameter of any shape, of that name as it is. FILL_GIVEN: `data`, which must outlive the builder. */
+/* A parameter of any shape, of that name as it is. FILL_GIVEN: `data`, which must outlive the builder. Of bf16 or f16
+ * if these are; else of float32. */
 const char *onnx_builder_tensor(OnnxBuilder *builder, const char *name, const Shape *shape, WeightFill fill,
                                 DType dtype, const void *data);
+
+/* The last parameter, of bf16, f16 or float32, is not written: the model refers to this file next to it. */
+void onnx_builder_refer(OnnxBuilder *builder, const char *location, int64_t offset);
+/* The bytes of parameters that the model refers to, or that are written. */
+int64_t onnx_builder_bytes(const OnnxBuilder *builder, bool referred);
 
 /* A property of the model: a key and a value, both copied. */
 void onnx_builder_property(OnnxBuilder *builder, const char *key, const char *value);

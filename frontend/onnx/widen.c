@@ -15,7 +15,8 @@ void choose_widening(Importer *importer)
         count++;
     }
     importer->widens = count > 0;
-    if (count)
+    /* skycc import says so itself, and what was trained is exported as float32. */
+    if (count && !onnx_model_is_distinct(&importer->model->onnx))
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file), NULL,
                             "holds %zu weights in %s: they are trained as float32, and exported in their own type",
                             count, dtype_name(dtype));

@@ -120,7 +120,7 @@ shards whole '' && "$skycc" import whole -q -o model.onnx || fail "an index"
 cmp model.onnx single.onnx || fail "tensors that an index names are others"
 rm model.onnx single.onnx
 
-# Elements of 16 bits, each kind in a file of its own, are the float32 of the same value.
+# Elements of 16 bits, each kind in a file of its own, compute as the float32 of the same value.
 /usr/bin/python3 - "$bert/model.safetensors" "$common" <<'END' || die "halves"
 import json, sys
 import numpy as np
@@ -150,7 +150,10 @@ folder widths && mv full.safetensors widths/model.safetensors
 "$skycc" import widths -q -o full.onnx && rm widths/model.safetensors || fail "rounded elements"
 mv half.safetensors upper.safetensors widths && mv index.json widths/model.safetensors.index.json
 "$skycc" import widths -q -o halves.onnx || fail "elements of 16 bits"
-cmp full.onnx halves.onnx || fail "elements of 16 bits are others"
+for kind in full halves; do
+    "$skycc" run $kind.onnx --inputs "$bert/reference.safetensors" --interpret -o $kind.out || fail "run $kind"
+done
+cmp full.out halves.out || fail "elements of 16 bits are others"
 rm full.onnx halves.onnx
 shards outside 'index["weight_map"][names[0]] = "../bert/model.safetensors"'
 refuse 1 "index.json: error: weight_map\['.*'\]: is outside the folder" -- outside

@@ -104,6 +104,63 @@ def check_packed(name, head):
     require(int(logs[1][0]["tokens"]) < int(logs[0][0]["tokens"]), name, "packs nothing", logs[1][0])
 
 
+def as_bf16(array):
+    """The upper halves of float32 numbers, to the nearest even."""
+    bits = array.view("u4")
+    return ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype("<u2")
+
+
+def write_shards(folder, tensors):
+    """As save_pretrained writes large models: bf16, in two files."""
+    names, shards = sorted(tensors), {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        header, blobs, offset = {"__metadata__": {"format": "pt"}}, [], 0
+        for name in part:
+            blob = as_bf16(tensors[name]).tobytes()
+            header[name] = {"dtype": "BF16", "shape": list(tensors[name].shape), "data_offsets": [offset,
+                                                                                              offset + len(blob)]}
+            offset += len(blob)
+            blobs.append(blob)
+            shards[name] = f"model-0000{number}-of-00002.safetensors"
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(f"{folder}/model-0000{number}-of-00002.safetensors", "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+    with open(f"{folder}/model.safetensors.index.json", "w") as file:
+        json.dump({"weight_map": shards}, file)
+
+
+def check_shards():
+    """A model of bf16 in shards: inside its folder the graph refers to them, elsewhere it holds copies of 16 bits; both
+    compute as one of float32 with the same values, and trained weights become float32."""
+    tensors = safetensors_files.read(f"{data}/qwen3/model.safetensors")
+    os.mkdir("shards")
+    shutil.copytree(f"{data}/qwen3", "rounded")
+    shutil.copy(f"{data}/qwen3/config.json", "shards")
+    write_shards("shards", tensors)
+    safetensors_files.write("rounded/model.safetensors",
+                            {name: (as_bf16(array).astype("u4") << 16).view("f4") for name, array in tensors.items()})
+    results = {}
+    for folder, model in (("rounded", "rounded.onnx"), ("shards", "shards/model.onnx"), ("shards", "copied.onnx")):
+        message = printed(skycc, "import", folder, "--head", "lm", "-o", model)
+        require(("stay in the folder" in message) == ("/" in model), model, message)
+        require(("of 16 bits" in message) == (folder == "shards"), model, message)
+        message = printed(skycc, "run", model, "--inputs", f"{data}/qwen3/reference.safetensors", "--interpret",
+                          "--train", "2", "-o", f"{model}.out")
+        require(not message, model, message)
+        results[model] = safetensors_files.read(f"{model}.out")
+        for key, value in results["rounded.onnx"].items():
+            require(np.array_equal(results[model][key], value), model, key, "differs from float32 of the same values")
+    with open("shards/model.onnx", "rb") as small, open("copied.onnx", "rb") as large:
+        require(b"model-00002-of-00002" in small.read() and b"model-00002-of-00002" not in large.read(), "references")
+    printed(skycc, "export", "shards/model.onnx", "shards/model.onnx.out", "--folder", "exported")
+    trained = safetensors_files.read("exported/model.safetensors")
+    require(all(np.array_equal(trained[key[6:]], value) for key, value in results["shards/model.onnx"].items()
+                if key.startswith("param/")), "the exported folder has other weights")
+    os.remove("shards/model-00002-of-00002.safetensors")
+    run(skycc, "import", "shards", "--head", "lm", "-o", "refused.onnx", code=1)
+
+
 def check_refusals():
     def refuse(name, code, wanted, head="lm", **changes):
         shutil.copytree(f"{data}/{name}", "refused")
@@ -138,5 +195,6 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     names = sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))
     list(pool.map(check_family, names))
     list(pool.map(check_packed, PACKED, PACKED.values()))
+    check_shards()
     check_refusals()
 sys.exit(failed())
