@@ -174,8 +174,8 @@ static void print_summary(const RunReport *report)
     const json_t *measured = json_object_get(report->metrics, metric);
     if (json_is_number(measured)) {
         double value = json_number_value(measured);
-        print_fact(report, metric, strcmp(metric, "accuracy") == 0 ? "%.2f%%" : "%.4f",
-                   strcmp(metric, "accuracy") == 0 ? 100 * value : value);
+        bool share = strcmp(metric, "accuracy") == 0 || strcmp(metric, "exact") == 0;
+        print_fact(report, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
     }
     if (report->logged) {
         print_fact(report, "training loss", "%.4g", last_value(report, LOSS));

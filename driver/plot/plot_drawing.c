@@ -216,7 +216,7 @@ static int find_shares(const PlotLog *log, int shares[RUN_SERIES])
 
 static void print_shares(Buffer *svg, const PlotLog *log, const Axis *x, int bottom, const int *shares, int count)
 {
-    static const char *const classes[] = {"e", "s1", "s2", "s3", "s4"};
+    static const char *const classes[] = {"e", "s1", "s2", "s3", "s4", "e"}; /* exact comes without accuracy */
     bool percent = count == 1 && shares[0] == EVAL_ACCURACY;
     Axis share = value_axis(log, shares, count, bottom, LOSS_BOTTOM + GAP, 3);
     const char *alone = log->series[shares[0]].name + strlen("eval_");

@@ -10,9 +10,9 @@
 
 enum { FIELD_BYTES = 128 };
 
-static const char *const run_columns[RUN_SERIES] = {
-    "loss",         "eval_loss",     "eval_accuracy", "eval_f1", "eval_matthews",
-    "eval_pearson", "eval_spearman", "learning_rate", "seconds", "tokens_per_second"};
+static const char *const run_columns[RUN_SERIES] = {"loss",          "eval_loss",    "eval_accuracy",    "eval_f1",
+                                                    "eval_matthews", "eval_pearson", "eval_spearman",    "eval_exact",
+                                                    "learning_rate", "seconds",      "tokens_per_second"};
 static const char site_column[] = "loss_";
 
 typedef struct Line {

@@ -17,6 +17,7 @@ enum {
     EVAL_MATTHEWS,
     EVAL_PEARSON,
     EVAL_SPEARMAN,
+    EVAL_EXACT,
     LEARNING_RATE, /* these are not drawn */
     SECONDS,
     TOKENS_PER_SECOND,

@@ -8,7 +8,8 @@
 #include "base/text.h"
 #include "driver/predict/worst_rows.h"
 #include "runtime/program/label_names.h"
-#include "runtime/train/metrics.h"
+#include "runtime/train/answers.h"
+#include "runtime/train/entities.h"
 
 enum { MOST_LISTED = 256 }; /* classes: more are words */
 
@@ -19,9 +20,12 @@ typedef struct Scores {
     int64_t *numbers; /* of the data set's labels in the model, which may number the same names otherwise */
     double loss;      /* summed */
     int64_t counted;  /* labels, or rows */
-    int64_t right;    /* answers */
+    AnswerTexts texts;
+    BestAnswer *answers; /* of questions */
     ClassCounts each;
-    int64_t *confusion; /* [label][prediction]; NULL: too many classes */
+    EntityTags tags;
+    EntityCounter entities; /* where labels are tags */
+    int64_t *confusion;     /* [label][prediction]; NULL: too many classes */
     LabelSets sets;
     NumberPairs pairs;
     WorstRows worst;
@@ -43,6 +47,7 @@ static void count_class(Scores *scores, int64_t row, int64_t label, double *valu
     if (row >= 0 && best != label)
         worst_rows_add(&scores->worst, (WorstRow){row, (double)label, (double)best, values[best], loss});
     class_counts_add(&scores->each, label, best);
+    if (row < 0 && scores->tags.count) entity_counter_add(&scores->entities, label, best);
     if (scores->confusion) scores->confusion[label * scores->classes + best]++;
 }
 
@@ -76,10 +81,12 @@ static void count_answer(Scores *scores, int64_t row, double *begins, double *en
 {
     int64_t width = scores->predictions->predictor->width;
     int32_t first = ((const int32_t *)scores->labels->data)[row], last = ((const int32_t *)scores->ends->data)[row];
-    int64_t begin = predictions_softmax(begins, width), end = predictions_softmax(ends, width);
+    if (scores->texts.count && width <= scores->texts.width)
+        best_answer_take(scores->answers, &scores->texts, row, begins, ends, width);
+    predictions_softmax(begins, width);
+    predictions_softmax(ends, width);
     if (first < 0 || first >= width || last < 0 || last >= width) return;
     scores->loss -= 0.5 * (log(fmax(begins[first], 1e-300)) + log(fmax(ends[last], 1e-300)));
-    scores->right += begin == first && end == last;
     scores->counted++;
 }
 
@@ -103,6 +110,7 @@ static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
     case HEAD_MASKED:
         for (int64_t t = 0; t < predictions->predictor->width; t++)
             count_class(scores, -1, labels[row * scores->labels_per_row + t], values + t * scores->classes);
+        if (scores->tags.count) entity_counter_end_row(&scores->entities);
         break;
     default:
         if (predictions->several)
@@ -131,30 +139,37 @@ static const char *label_name(const Scores *scores, int64_t label, char number[s
     return label < (int64_t)predictions->label_count ? predictions->labels[label] : number;
 }
 
-/* Precision, recall and F1 of every class, and how often each was taken for each. */
-static void report_classes(Scores *scores, const ClassCounts *each)
+/* Precision, recall and F1 of every class, or type of entities (`names`). */
+static void report_each(Scores *scores, const ClassCounts *each, const char *const *names, const char *head)
 {
     char number[24];
     JsonWriter *json = &scores->json;
-    if (scores->classes > MOST_LISTED) return;
-    text_format(scores->text, "\n%-20s %9s %9s %9s %7s\n", "label", "precision", "recall", "f1", "rows");
+    text_format(scores->text, "\n%-20s %9s %9s %9s %7s\n", head, "precision", "recall", "f1", "rows");
     json_open(json, "classes", '[');
-    for (int64_t c = 0; c < scores->classes; c++) {
+    for (int64_t c = 0; c < each->classes; c++) {
         double right = (double)each->correct[c], found = (double)each->predicted[c], there = (double)each->labelled[c];
         double values[] = {found > 0 ? right / found : 0, there > 0 ? right / there : 0,
                            found + there > 0 ? 2 * right / (found + there) : 0};
-        static const char *const names[] = {"precision", "recall", "f1"};
-        const char *name = label_name(scores, c, number);
+        static const char *const keys[] = {"precision", "recall", "f1"};
+        const char *name = names ? names[c] : label_name(scores, c, number);
         text_format(scores->text, "%-20s %8.2f%% %8.2f%% %8.2f%% %7lld\n", name, 100 * values[0], 100 * values[1],
                     100 * values[2], (long long)each->labelled[c]);
         json_open(json, NULL, '{');
         json_add_string(json, "label", name);
-        for (int i = 0; i < 3; i++) json_add_number(json, names[i], values[i]);
+        for (int i = 0; i < 3; i++) json_add_number(json, keys[i], values[i]);
         json_add_integer(json, "rows", each->labelled[c]);
         json_close(json, '}');
     }
     json_close(json, ']');
-    if (!scores->confusion) return;
+}
+
+/* And how often each class was taken for each. */
+static void report_classes(Scores *scores, const ClassCounts *each)
+{
+    JsonWriter *json = &scores->json;
+    if (scores->classes > MOST_LISTED) return;
+    report_each(scores, each, NULL, "label");
+    if (!scores->confusion || scores->predictions->several) return;
     json_open(json, "confusion", '[');
     for (int64_t c = 0; c < scores->classes; c++) {
         json_open(json, NULL, '[');
@@ -202,8 +217,18 @@ static void report_all(Scores *scores)
     json_open(&scores->json, NULL, '{');
     json_add_integer(&scores->json, "rows", predictions->rows->count);
     report(scores, "loss", loss, false);
-    if (predictions->head == HEAD_QUESTION) {
-        report(scores, "exact", scores->counted ? (double)scores->right / (double)scores->counted : NAN, true);
+    if (predictions->head == HEAD_QUESTION && scores->texts.count) {
+        double exact, f1;
+        best_answers_measure(scores->answers, &scores->texts, &exact, &f1);
+        text_format(scores->text, "%-12s %lld\n", "questions", (long long)scores->texts.count);
+        json_add_integer(&scores->json, "questions", scores->texts.count);
+        report(scores, "exact", exact, true);
+        report(scores, "f1", f1, false);
+    } else if (scores->tags.count) {
+        report(scores, "accuracy", class_counts_accuracy(&scores->each), true);
+        report(scores, "f1", entity_counter_f1(&scores->entities, F1_MICRO), false);
+        report(scores, "f1-macro", entity_counter_f1(&scores->entities, F1_MACRO), false);
+        report_each(scores, &scores->entities.each, scores->tags.names, "entity");
     } else if (scores->pairs.count) {
         report(scores, "pearson", number_pairs_pearson(&scores->pairs), false);
         report(scores, "spearman", number_pairs_spearman(&scores->pairs), false);
@@ -280,6 +305,14 @@ bool scores_measure(Predictions *predictions, Buffer *text, Buffer *json, Diagno
     if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST)
         return input_error(diagnostics, predictions->called, NULL, "embeds texts: there are no labels to compare with");
     if (!find_labels(&scores, diagnostics) || !number_labels(&scores, diagnostics)) return false;
+    if (predictions->head == HEAD_QUESTION) {
+        answer_texts_open(&scores.texts, &predictions->rows->data, predictions->arena);
+        scores.answers = arena_new_array(predictions->arena, BestAnswer, (size_t)scores.texts.count + 1);
+        best_answers_begin(scores.answers, &scores.texts);
+    }
+    if (predictions->head == HEAD_TOKENS && (int64_t)predictions->label_count == scores.classes)
+        scores.tags = entity_tags(predictions->labels, predictions->label_count, predictions->arena);
+    if (scores.tags.count) entity_counter_open(&scores.entities, &scores.tags);
     class_counts_open(&scores.each, scores.classes);
     label_sets_open(&scores.sets, scores.classes);
     if (scores.classes <= MOST_LISTED)
@@ -292,6 +325,7 @@ bool scores_measure(Predictions *predictions, Buffer *text, Buffer *json, Diagno
     }
     if (ok) report_all(&scores);
     class_counts_close(&scores.each);
+    entity_counter_close(&scores.entities);
     label_sets_close(&scores.sets);
     number_pairs_free(&scores.pairs);
     free(scores.confusion);

@@ -139,9 +139,68 @@ static void find_tokens(Job *job, TableField text, Answer *answer)
     answer->found = answer->last < ids->count;
 }
 
+/* ---- Which bytes tokens stand for ---- */
+
+typedef struct TokenSpan {
+    size_t begin, end;
+} TokenSpan;
+
+/* Of the tokens `first` to `after`, which are those of the bytes `begin` to `end`, as its characters divide them. Tokens
+ * that no character divides have the same span. */
+static void divide(Job *job, const char *bytes, size_t begin, size_t end, size_t first, size_t after, TokenSpan *spans)
+{
+    size_t length = end - begin, former = 0, done = 0, count;
+    const TokenIds ids = {.items = job->texts[1].items + first, .count = after - first};
+    for (size_t at = step_on(bytes + begin, 0); done < ids.count && at <= length;
+         at = at < length ? step_on(bytes + begin, at) : length + 1) {
+        if (at == length)
+            count = ids.count;
+        else if (!tokenizer_parts_at(job->tokenizer, bytes + begin, length, at, &ids, &count))
+            continue;
+        size_t from = former;
+        while (from < at && is_space(bytes[begin + from])) from++;
+        for (size_t t = done; t < count; t++) spans[first + t] = (TokenSpan){begin + from, begin + at};
+        if (count > done) former = at;
+        done = count > done ? count : done;
+    }
+}
+
+/* Words between blanks have tokens of their own, as a rule; where they do not, the whole text is divided. */
+static void find_spans(Job *job, TableField text, TokenSpan *spans)
+{
+    const TokenIds *ids = &job->texts[1];
+    TokenIds word = {0};
+    size_t done = 0, begin = 0;
+    bool apart = true;
+    while (apart && begin < text.length) {
+        size_t end = begin;
+        while (end < text.length && is_space(text.text[end])) end++;
+        while (end < text.length && !is_space(text.text[end])) end++;
+        word.count = 0;
+        apart = !tokenizer_encode(job->tokenizer, text.text + begin, end - begin, &word) &&
+                word.count <= ids->count - done &&
+                !memcmp(word.items, ids->items + done, word.count * sizeof *word.items);
+        if (apart && word.count) divide(job, text.text, begin, end, done, done + word.count, spans);
+        done += word.count;
+        begin = end;
+    }
+    free(word.items);
+    if (!apart || done != ids->count) divide(job, text.text, 0, text.length, 0, ids->count, spans);
+}
+
+static void keep_spans(const Examples *examples, size_t row, size_t begin, const TokenSpan *spans, size_t count)
+{
+    int32_t *begins = examples_at(examples, PART_TEXT_BEGIN, row), *ends = examples_at(examples, PART_TEXT_END, row);
+    for (size_t t = 0; t < examples->length; t++) {
+        bool inside = t >= begin && t - begin < count;
+        begins[t] = inside ? (int32_t)spans[t - begin].begin : -1;
+        ends[t] = inside ? (int32_t)spans[t - begin].end : -1;
+    }
+}
+
 /* ---- Windows ---- */
 
-static void add_windows(Job *job, const Answer *answer, size_t room)
+static void add_windows(Job *job, const Answer *answer, const TokenSpan *spans, size_t room)
 {
     Examples *examples = &job->examples;
     size_t count = job->texts[1].count, step = room - (size_t)job->options->stride, first = 0, end;
@@ -157,10 +216,38 @@ static void add_windows(Job *job, const Answer *answer, size_t room)
             *examples_at(examples, PART_START, row) = inside ? (int32_t)(begin[1] + answer->first - first) : 0;
             *examples_at(examples, PART_END, row) = inside ? (int32_t)(begin[1] + answer->last - first) : 0;
             job->summary->answered += inside;
+            keep_spans(examples, row, begin[1], spans + first, end - first);
         }
         first += step;
     } while (end < count);
     job->table_rows++;
+}
+
+static void add_text(Buffer *texts, const char *text, size_t length)
+{
+    if (length && !memchr(text, 0, length)) buffer_append(texts, text, length), buffer_append(texts, "", 1);
+}
+
+/* The text and all its right answers. */
+static void keep_texts(Job *job, TableField text)
+{
+    Buffer *texts = &job->answer_texts;
+    TableField field = job->reader.fields[job->columns.label];
+    buffer_append(texts, text.text, text.length);
+    buffer_append(texts, "", 1);
+    json_t *cell = field.text ? cell_read(field) : NULL;
+    const json_t *list = json_is_object(cell) ? json_object_get(cell, "text") : cell, *item;
+    if (json_is_string(list)) add_text(texts, json_string_value(list), json_string_length(list));
+    if (field.text && !cell && !field.nested) add_text(texts, field.text, field.length);
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        if (json_is_object(item)) item = first_of(json_object_get(item, "text"));
+        if (json_is_string(item)) add_text(texts, json_string_value(item), json_string_length(item));
+    }
+    buffer_append(texts, "", 1);
+    array_push(job->text_ends, job->text_end_count, job->text_end_capacity, texts->size);
+    json_decref(cell);
 }
 
 void job_read_answers(Job *job)
@@ -181,5 +268,11 @@ void job_read_answers(Job *job)
                     taken < job->examples.length ? job->examples.length - taken : 0, stride);
         return;
     }
-    add_windows(job, &answer, job->examples.length - taken);
+    TokenSpan *spans = memory_allocate((job->texts[1].count + 1) * sizeof *spans);
+    if (job->columns.label >= 0) {
+        find_spans(job, text, spans);
+        keep_texts(job, text);
+    }
+    add_windows(job, &answer, spans, job->examples.length - taken);
+    free(spans);
 }

@@ -27,7 +27,10 @@ typedef struct Job {
     size_t list_count, list_capacity;
     const char **names; /* columns of texts, then of labels, as the options name them */
     size_t text_count, label_count, name_count, name_capacity;
-    size_t table_rows; /* that gave examples */
+    size_t table_rows;   /* that gave examples */
+    Buffer answer_texts; /* of each: the text and its right answers, each ended by a zero byte, and one more */
+    size_t *text_ends;   /* of each, in answer_texts */
+    size_t text_end_count, text_end_capacity;
     Arena arena, row_arena;
     TokenIds texts[2];     /* of the current row */
     TokenIds token_labels; /* of the tokens of the first text, by number in `labels`; -1: none */

@@ -11,7 +11,8 @@ static const struct {
 } parts[PART_COUNT] = {{"input_ids", true},   {"attention_mask", true},   {"token_type_ids", true},
                        {"input_ids_2", true}, {"attention_mask_2", true}, {"token_type_ids_2", true},
                        {"lengths", false},    {"start_positions", false}, {"end_positions", false},
-                       {"row", false},        {"labels", true},           {"labels", false}};
+                       {"row", false},        {"text_begin", true},       {"text_end", true},
+                       {"labels", true},      {"labels", false}};
 
 static size_t per_row(const Examples *examples, ExamplePart part)
 {

@@ -17,7 +17,9 @@ typedef enum ExamplePart {
     PART_LENGTHS, /* tokens that are no padding; of two texts the longer one's */
     PART_START,   /* the first and the last token of an answer */
     PART_END,
-    PART_ROW,     /* of the table, where a row is in several examples */
+    PART_ROW,        /* of the table, where a row is in several examples */
+    PART_TEXT_BEGIN, /* bytes of the text with the answer that each token stands for; -1: of no text */
+    PART_TEXT_END,
     PART_TOKENS,  /* labels per token */
     PART_CLASSES, /* labels per row */
     PART_COUNT

@@ -364,7 +364,7 @@ static void use_parts(Job *job)
     bool labelled = job->columns.label >= 0;
     for (ExamplePart part = PART_IDS; part <= PART_LENGTHS; part++)
         if (part <= PART_TYPES || part == PART_LENGTHS || task == DATASET_PAIRS) examples_use(&job->examples, part);
-    for (ExamplePart part = PART_START; part <= PART_ROW; part++)
+    for (ExamplePart part = PART_START; part <= PART_TEXT_END; part++)
         if (task == DATASET_QA && (labelled || part == PART_ROW)) examples_use(&job->examples, part);
     if (task == DATASET_MLM || predicts_next(job) || (task == DATASET_NER && labelled))
         examples_use(&job->examples, PART_TOKENS);
@@ -475,6 +475,21 @@ static bool read_rows(Job *job)
     return true;
 }
 
+/* The texts of these examples' rows, with which answers are compared. */
+static void add_texts(const Job *job, const uint32_t *rows, size_t count, Arena *copies, SafeTensorsWriter *writer)
+{
+    char *bytes = arena_allocate(copies, job->answer_texts.size + 1);
+    int32_t former = -1;
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        int32_t row = *examples_at(&job->examples, PART_ROW, rows[i]);
+        size_t begin = row ? job->text_ends[row - 1] : 0, end = job->text_ends[row];
+        if (row != former) memcpy(bytes + size, job->answer_texts.bytes + begin, end - begin), size += end - begin;
+        former = row;
+    }
+    safetensors_writer_add(writer, "texts", DTYPE_U8, &(Shape){1, {(int64_t)size}}, bytes);
+}
+
 static bool write_file(const Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
@@ -491,6 +506,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     if (job->label_set.count || job->list_ends)
         safetensors_writer_metadata(writer, "problem_type", job->label_set.measured ? "regression" : LABELS_SEVERAL);
     examples_write(&job->examples, rows, count, &copies, writer);
+    if (job->text_end_count) add_texts(job, rows, count, &copies, writer);
     bool ok = safetensors_write(writer, output, diagnostics);
     arena_free(&copies);
     return ok;
@@ -580,6 +596,8 @@ bool dataset_tokenize(Tokenizer *tokenizer, const DatasetOptions *options, const
     label_set_free(&job.label_set);
     free(job.names);
     free(job.list_ends);
+    free(job.text_ends);
+    buffer_free(&job.answer_texts);
     free(job.token_labels.items);
     arena_free(&job.arena);
     arena_free(&job.row_arena);

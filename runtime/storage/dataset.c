@@ -332,7 +332,10 @@ static bool match(Dataset *dataset, const SkyProgram *program, const Dataset *li
     DataOrigin known = like && !like->as_model ? data_origin(&like->file, like->path) : model;
     if (model.tokenizers && *model.tokenizers) known.tokenizers = model.tokenizers;
     if (!labels_of_input(program, "labels", NULL)) known.labels = NULL, known.is_model = true;
-    return data_origin_match(&dataset->file, dataset->path, &known, &dataset->as_model, diagnostics);
+    if (!data_origin_match(&dataset->file, dataset->path, &known, &dataset->as_model, diagnostics)) return false;
+    bool numbered = dataset->as_model || !known.is_model; /* as `known` does */
+    dataset->label_names = numbered ? known.labels : safetensors_metadata(&dataset->file, "labels");
+    return true;
 }
 
 bool dataset_open(Dataset *dataset, const char *path, const SkyProgram *program, const Dataset *like,

@@ -30,8 +30,9 @@ typedef struct Dataset {
     uint32_t read_count;
     int descriptor; /* of the mapped file, whatever has its name by now */
     DatasetStamp stamp;
-    bool as_model; /* its labels are numbered as the model says */
-    Hash sample;   /* of a few of its pages */
+    bool as_model;           /* its labels are numbered as the model says */
+    const char *label_names; /* in the numbering that its labels have here, as a JSON list; NULL or "": not known */
+    Hash sample;             /* of a few of its pages */
 } Dataset;
 
 /* In place of a row number: a row that pads the last batch of an epoch. Its labels weigh nothing. */

@@ -5,17 +5,33 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "runtime/program/label_names.h"
 #include "runtime/program/step.h"
+#include "runtime/train/answers.h"
+#include "runtime/train/entities.h"
+
+/* What is compared. */
+typedef enum Compared { COMPARES_LABELS, COMPARES_ANSWERS, COMPARES_PAIRS } Compared;
 
 typedef struct Counting {
     Pipeline *pipeline;
+    const PipelineBatch *batch; /* that is evaluated */
+    Compared compared;
     int stage;                         /* the one on this rank with labels and predictions; -1: none */
-    const SkyTensor *labels, *outputs; /* in its slot */
+    const SkyTensor *labels, *outputs; /* in its slot; of answers and pairs two outputs, and no labels */
+    const SkyTensor *others;           /* where answers end; embeddings of partners */
     SkyLabelKind kind;
     int64_t columns; /* labels per row, unless the kind is classes */
     ClassCounts classes;
     LabelSets sets;       /* instead of classes, for several columns of probabilities */
     NumberPairs *numbers; /* [columns] */
+    Arena arena;
+    EntityTags tags;
+    EntityCounter entities; /* where labels are tags */
+    AnswerTexts texts;
+    BestAnswer *answers;
+    double *starts, *ends; /* scores of a row */
+    int64_t pairs, pairs_right;
 } Counting;
 
 static const SkyTensor *find_labels(const SkyProgram *program, const SkyStage *stage)
@@ -61,23 +77,57 @@ static int64_t count_columns(const SkyTensor *labels, const SkyTensor *outputs)
     return labels->rank > 1 && labels->rank == outputs->rank ? labels->dim[labels->rank - 1] : 1;
 }
 
-static Counting find_counted(Pipeline *pipeline)
+static void find_labelled(Counting *counting)
 {
-    const SkyProgram *program = pipeline->program;
-    Counting counting = {.pipeline = pipeline, .stage = -1};
-    if (!are_counted(program)) return counting;
+    const SkyProgram *program = counting->pipeline->program;
+    if (!are_counted(program)) return;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         const SkyStage *stage = &program->stages[s];
         const SkyTensor *labels = stage->has_loss ? find_labels(program, stage) : NULL;
         const SkyTensor *outputs = labels ? find_outputs(program, stage, labels) : NULL;
-        if (outputs)
-            counting = (Counting){.pipeline = pipeline,
-                                  .stage = (int)s,
-                                  .labels = labels,
-                                  .outputs = outputs,
-                                  .kind = (SkyLabelKind)program->labels[0].kind,
-                                  .columns = count_columns(labels, outputs)};
+        if (!outputs) continue;
+        counting->stage = (int)s;
+        counting->labels = labels, counting->outputs = outputs;
+        counting->kind = (SkyLabelKind)program->labels[0].kind;
+        counting->columns = count_columns(labels, outputs);
     }
+}
+
+static const SkyTensor *find_rows(const SkyStage *stage, const char *name)
+{
+    for (uint32_t o = 0; o < stage->output_count; o++)
+        if (strcmp(stage->outputs[o].name, name) == 0)
+            return stage->outputs[o].rank == 2 && stage->outputs[o].dtype == DTYPE_F32 ? &stage->outputs[o] : NULL;
+    return NULL;
+}
+
+/* Two outputs of the stage with the loss that are compared with each other, or with texts. */
+static void find_both(Counting *counting, const char *one, const char *other, Compared compared)
+{
+    const SkyProgram *program = counting->pipeline->program;
+    for (uint32_t s = 0; s < program->stage_count && !program->packing.slots; s++) {
+        const SkyStage *stage = &program->stages[s];
+        const SkyTensor *first = find_rows(stage, one), *second = find_rows(stage, other);
+        if (!stage->has_loss || !first || !second || first->bytes != second->bytes) continue;
+        counting->stage = (int)s, counting->compared = compared;
+        counting->outputs = first, counting->others = second;
+    }
+}
+
+static Counting find_counted(Pipeline *pipeline, const Dataset *dataset)
+{
+    const SkyProgram *program = pipeline->program;
+    Counting counting = {.pipeline = pipeline, .stage = -1};
+    size_t count = 0;
+    find_labelled(&counting);
+    if (counting.stage >= 0 && counting.kind == SKY_LABELS_CLASSES && counting.labels->rank == 2) {
+        const char *const *names = label_names_read(dataset->label_names, &counting.arena, &count);
+        if ((int64_t)count == program->labels[0].classes) counting.tags = entity_tags(names, count, &counting.arena);
+    }
+    if (program->label_count == 0) find_both(&counting, "embedding", "embedding_2", COMPARES_PAIRS);
+    if (program->label_count != 2 || dataset->rows <= 0) return counting;
+    answer_texts_open(&counting.texts, &dataset->file, &counting.arena);
+    if (counting.texts.count) find_both(&counting, "start_logits", "end_logits", COMPARES_ANSWERS);
     return counting;
 }
 
@@ -88,7 +138,16 @@ static bool counts_sets(const Counting *counting)
 
 static void counting_open(Counting *counting)
 {
-    if (counting->stage < 0) return;
+    if (counting->stage < 0 || counting->compared == COMPARES_PAIRS) return;
+    if (counting->compared == COMPARES_ANSWERS) {
+        const AnswerTexts *texts = &counting->texts;
+        counting->answers = arena_new_array(&counting->arena, BestAnswer, (size_t)texts->count);
+        counting->starts = arena_new_array(&counting->arena, double, 2 * (size_t)counting->outputs->dim[1]);
+        counting->ends = counting->starts + counting->outputs->dim[1];
+        best_answers_begin(counting->answers, texts);
+        return;
+    }
+    if (counting->tags.count) entity_counter_open(&counting->entities, &counting->tags);
     bool classes = counting->kind == SKY_LABELS_CLASSES;
     if (counting->kind == SKY_LABELS_NUMBERS)
         counting->numbers = memory_allocate((size_t)counting->columns * sizeof *counting->numbers);
@@ -104,10 +163,76 @@ static void counting_close(Counting *counting)
     label_sets_close(&counting->sets);
     for (int64_t c = 0; counting->numbers && c < counting->columns; c++) number_pairs_free(&counting->numbers[c]);
     free(counting->numbers);
+    entity_counter_close(&counting->entities);
+    arena_free(&counting->arena);
+}
+
+/* ---- Entities, answers, pairs ---- */
+
+/* Whether token `token` of a micro-batch is the first of its row. */
+static bool begins_row(const Counting *counting, uint32_t microbatch, int64_t token)
+{
+    const PackedBatch *packed = counting->batch->packed;
+    int64_t width = counting->labels->dim[1], at = token % width, begin = 0;
+    if (!packed || at == 0) return at == 0;
+    const SkyPacking *packing = &packed->packer.packing;
+    const uint32_t *rows =
+        packed->row_in_slot + ((size_t)microbatch * packing->lines + (size_t)(token / width)) * packing->slots;
+    for (uint32_t slot = 0; slot < packing->slots && rows[slot] != PACKED_NO_ROW && begin < at; slot++)
+        begin += packed->lengths[rows[slot]];
+    return begin == at;
+}
+
+static void count_word(Counting *counting, int64_t label, int64_t prediction)
+{
+    class_counts_add(&counting->classes, label, prediction);
+    if (counting->tags.count) entity_counter_add(&counting->entities, label, prediction);
+}
+
+static uint32_t data_row(const Counting *counting, uint32_t microbatch, int64_t row)
+{
+    return counting->batch->rows[(int64_t)microbatch * counting->outputs->dim[0] + row];
+}
+
+static void count_answers(Counting *counting, uint32_t microbatch, const float *starts, const float *ends)
+{
+    int64_t width = counting->outputs->dim[1];
+    for (int64_t r = 0; r < counting->outputs->dim[0]; r++) {
+        uint32_t row = data_row(counting, microbatch, r);
+        if (row == DATASET_NO_ROW || row >= counting->texts.windows || width > counting->texts.width) continue;
+        for (int64_t t = 0; t < width; t++)
+            counting->starts[t] = starts[r * width + t], counting->ends[t] = ends[r * width + t];
+        best_answer_take(counting->answers, &counting->texts, row, counting->starts, counting->ends, width);
+    }
+}
+
+static double cosine(const float *a, const float *b, int64_t count)
+{
+    double both = 0, one = 0, other = 0;
+    for (int64_t i = 0; i < count; i++)
+        both += (double)a[i] * b[i], one += (double)a[i] * a[i], other += (double)b[i] * b[i];
+    return one > 0 && other > 0 ? both / sqrt(one * other) : 0;
+}
+
+/* Whether no other row's partner is nearer than its own. */
+static void count_pairs(Counting *counting, uint32_t microbatch, const float *texts, const float *partners)
+{
+    int64_t rows = counting->outputs->dim[0], width = counting->outputs->dim[1];
+    for (int64_t r = 0; r < rows; r++) {
+        if (data_row(counting, microbatch, r) == DATASET_NO_ROW) continue;
+        double own = cosine(texts + r * width, partners + r * width, width);
+        bool right = true;
+        for (int64_t k = 0; right && k < rows; k++)
+            right = k == r || data_row(counting, microbatch, k) == DATASET_NO_ROW ||
+                    cosine(texts + r * width, partners + k * width, width) <= own;
+        counting->pairs++;
+        counting->pairs_right += right;
+    }
 }
 
 /* Scores of classes, the largest of which is the prediction. */
-static void count_classes(Counting *counting, const SkyLabels *described, const void *labels, const float *outputs)
+static void count_classes(Counting *counting, const SkyLabels *described, uint32_t microbatch, const void *labels,
+                          const float *outputs)
 {
     const SkyTensor *tensor = counting->labels;
     int64_t classes = described->classes, count = (int64_t)(counting->outputs->bytes / sizeof(float)) / classes;
@@ -115,13 +240,15 @@ static void count_classes(Counting *counting, const SkyLabels *described, const 
     for (uint32_t i = 2; described->shifted && i < tensor->rank; i++) inside *= tensor->dim[i];
     for (int64_t i = 0; i < count; i++) {
         int64_t label = element_as_integer((DType)tensor->dtype, labels, i), best = 0;
+        if (counting->tags.count && begins_row(counting, microbatch, i)) entity_counter_end_row(&counting->entities);
         if (label == described->ignore_index || (described->shifted && i / inside % positions == 0)) continue;
         if (label < 0 || label >= classes) continue;
         const float *scores = outputs + (described->shifted ? i - inside : i) * classes;
         for (int64_t c = 1; c < classes; c++)
             if (scores[c] > scores[best]) best = c;
-        class_counts_add(&counting->classes, label, best);
+        count_word(counting, label, best);
     }
+    if (counting->tags.count) entity_counter_end_row(&counting->entities);
 }
 
 static void count_numbers(Counting *counting, const void *labels, const float *outputs)
@@ -157,14 +284,18 @@ static void count_probabilities(Counting *counting, int64_t ignore_index, const 
 static void count_microbatch(void *context, uint32_t local_stage, uint32_t microbatch, uint32_t slot)
 {
     Counting *counting = context;
-    (void)microbatch;
     if ((int)local_stage != counting->stage) return;
     const Execution *execution = counting->pipeline->execution;
     const SkyLabels *described = &execution->program->labels[0];
-    const void *labels = execution_address(execution, local_stage, slot, counting->labels->location);
     const float *outputs = execution_address(execution, local_stage, slot, counting->outputs->location);
+    if (counting->compared != COMPARES_LABELS) {
+        const float *others = execution_address(execution, local_stage, slot, counting->others->location);
+        (counting->compared == COMPARES_ANSWERS ? count_answers : count_pairs)(counting, microbatch, outputs, others);
+        return;
+    }
+    const void *labels = execution_address(execution, local_stage, slot, counting->labels->location);
     if (described->kind == SKY_LABELS_CLASSES)
-        count_classes(counting, described, labels, outputs);
+        count_classes(counting, described, microbatch, labels, outputs);
     else if (described->kind == SKY_LABELS_PROBABILITIES)
         count_probabilities(counting, described->ignore_index, labels, outputs);
     else
@@ -181,6 +312,8 @@ static uint32_t measurable(const Counting *counting)
     enum { OF_SETS = 1 << METRIC_ACCURACY | 1 << METRIC_F1 };
     enum { OF_ONE_LABEL = OF_SETS | 1 << METRIC_MATTHEWS }; /* no perplexity: the loss is not per word */
     if (counting->stage < 0) return 1 << METRIC_LOSS;
+    if (counting->compared == COMPARES_ANSWERS) return 1 << METRIC_LOSS | 1 << METRIC_EXACT | 1 << METRIC_F1;
+    if (counting->compared == COMPARES_PAIRS) return 1 << METRIC_LOSS | 1 << METRIC_ACCURACY;
     uint32_t of_kind = counting->kind == SKY_LABELS_CLASSES   ? OF_CLASSES
                        : counting->kind == SKY_LABELS_NUMBERS ? OF_NUMBERS
                        : counts_sets(counting)                ? OF_SETS
@@ -203,7 +336,10 @@ static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *
                                          [SKY_LABELS_PROBABILITIES] = "one label that is there or not"};
     Buffer hint = {0};
     name_measurable(counting, &hint);
-    if (counting->stage < 0)
+    if (counting->compared != COMPARES_LABELS)
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
+                          metric_name(metric), counting->compared == COMPARES_PAIRS ? "pairs" : "answers");
+    else if (counting->stage < 0)
         diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint),
                           "%s cannot be measured: the stage with the loss has no output that could be compared with "
                           "its labels",
@@ -218,7 +354,7 @@ static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *
 /* Reports a kind of F1 that does not fit the labels. */
 static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnostics)
 {
-    if (kind != F1_BINARY || counting->stage < 0) return true;
+    if (kind != F1_BINARY || counting->stage < 0 || counting->compared != COMPARES_LABELS) return true;
     int64_t classes = counting->pipeline->program->labels[0].classes;
     if (counts_sets(counting))
         return diagnostics_error(
@@ -234,25 +370,28 @@ static uint32_t suggested(const Counting *counting)
 {
     enum { MOST_CLASSES = 256 };
     uint32_t metrics = measurable(counting);
-    bool words = counting->stage >= 0 && counting->pipeline->program->labels[0].classes > MOST_CLASSES;
+    bool words = counting->labels && counting->pipeline->program->labels[0].classes > MOST_CLASSES;
     return metrics & ~(words ? 1u << METRIC_F1 | 1u << METRIC_MATTHEWS : 1u << METRIC_PERPLEXITY);
 }
 
-bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
-                       Diagnostics *diagnostics)
+bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricChoice *wanted, uint32_t besides,
+                       MetricChoice *choice, Diagnostics *diagnostics)
 {
-    Counting counting = find_counted(pipeline);
-    bool has_loss = false;
+    Counting counting = find_counted(pipeline, dataset);
+    bool has_loss = false, ok = true;
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
     *choice = *wanted;
     choice->metrics |= besides;
-    if (!has_loss) return true;
-    uint32_t possible = measurable(&counting);
-    if (!wanted->metrics) choice->metrics |= suggested(&counting);
-    choice->metrics |= 1 << METRIC_LOSS;
-    for (Metric metric = 0; metric < METRIC_COUNT; metric++)
-        if (choice->metrics & ~possible & 1u << metric) return refuse_metric(&counting, metric, diagnostics);
-    return check_f1(&counting, wanted->f1, diagnostics);
+    if (has_loss) {
+        uint32_t possible = measurable(&counting);
+        if (!wanted->metrics) choice->metrics |= suggested(&counting);
+        choice->metrics |= 1 << METRIC_LOSS;
+        for (Metric metric = 0; ok && metric < METRIC_COUNT; metric++)
+            if (choice->metrics & ~possible & 1u << metric) ok = refuse_metric(&counting, metric, diagnostics);
+        ok = ok && check_f1(&counting, wanted->f1, diagnostics);
+    }
+    arena_free(&counting.arena);
+    return ok;
 }
 
 /* The mean over the columns. */
@@ -271,9 +410,19 @@ static void measure(Counting *counting, const MetricChoice *choice, double loss,
     values[METRIC_LOSS] = loss;
     if (!isfinite(loss)) return; /* its predictions are worthless */
     bool sets = counts_sets(counting);
+    if (counting->compared == COMPARES_ANSWERS && metrics & (1 << METRIC_EXACT | 1 << METRIC_F1)) {
+        best_answers_measure(counting->answers, &counting->texts, &values[METRIC_EXACT], &values[METRIC_F1]);
+        return;
+    }
+    if (counting->compared == COMPARES_PAIRS && metrics & 1 << METRIC_ACCURACY) {
+        values[METRIC_ACCURACY] = counting->pairs ? (double)counting->pairs_right / (double)counting->pairs : NAN;
+        return;
+    }
     if (metrics & 1 << METRIC_ACCURACY)
         values[METRIC_ACCURACY] = sets ? label_sets_accuracy(&counting->sets) : class_counts_accuracy(classes);
-    if (metrics & 1 << METRIC_F1)
+    if (metrics & 1 << METRIC_F1 && counting->tags.count)
+        values[METRIC_F1] = entity_counter_f1(&counting->entities, choice->f1);
+    else if (metrics & 1 << METRIC_F1)
         values[METRIC_F1] = sets ? label_sets_f1(&counting->sets, choice->f1) : class_counts_f1(classes, choice->f1);
     if (metrics & 1 << METRIC_MATTHEWS) values[METRIC_MATTHEWS] = class_counts_matthews(classes);
     if (metrics & 1 << METRIC_PEARSON) values[METRIC_PEARSON] = correlation(counting, number_pairs_pearson);
@@ -306,10 +455,28 @@ static void take_pairs(void *context, const void *bytes, size_t size)
     for (size_t i = 0; i < size / sizeof *taken; i++) number_pairs_add(pairs, taken[i].predicted, taken[i].label);
 }
 
+static void take_answers(void *context, const void *bytes, size_t size)
+{
+    Counting *counting = context;
+    best_answers_merge(counting->answers, bytes, (int64_t)(size / sizeof *counting->answers));
+}
+
 /* Brings what the replicas counted together. */
 static void count_together(Counting *counting, LossRanks *losses)
 {
     if (losses->count < 2 || counting->stage < 0) return;
+    if (counting->compared == COMPARES_PAIRS) {
+        loss_ranks_count(losses, &counting->pairs, 1);
+        loss_ranks_count(losses, &counting->pairs_right, 1);
+        return;
+    }
+    if (counting->compared == COMPARES_ANSWERS) {
+        size_t size = (size_t)counting->texts.count * sizeof *counting->answers;
+        loss_ranks_bring(losses, counting->answers, size, take_answers, counting);
+        return;
+    }
+    if (counting->tags.count)
+        loss_ranks_count(losses, counting->entities.each.predicted, 3 * (size_t)counting->tags.type_count);
     ClassCounts *classes = counts_sets(counting) ? &counting->sets.each : &counting->classes;
     loss_ranks_count(losses, classes->predicted, 3 * (size_t)classes->classes);
     loss_ranks_count(losses, &counting->sets.rows, 1);
@@ -326,7 +493,7 @@ bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, con
     int64_t batch = sky_batch_rows(program), used = rows->count;
     PackedBatch *packed = program->packing.slots ? rows->packed : NULL;
     uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
-    Counting counting = find_counted(pipeline);
+    Counting counting = find_counted(pipeline, dataset);
     counting_open(&counting);
     double weighted = 0, weights = 0;
     int64_t labels = 0;
@@ -349,6 +516,7 @@ bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, con
                               .step = step,
                               .after_forward = count_microbatch,
                               .context = &counting};
+        counting.batch = &work;
         world_note(pipeline->world, true, (used + batch - 1) / batch,
                    pipeline_microbatches(pipeline, packed, row_count));
         ok = pipeline_evaluate(pipeline, &work, diagnostics);

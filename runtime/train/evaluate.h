@@ -17,8 +17,8 @@ typedef struct EvaluationResult {
 /* Chooses what is measured: `wanted` if that names anything, else what labels and outputs suggest; always the loss and
  * the bits of `besides`. A metric that cannot be measured is an error (EXIT_USAGE) on the rank with the loss; other
  * ranks do not know. */
-bool evaluation_choose(Pipeline *pipeline, const MetricChoice *wanted, uint32_t besides, MetricChoice *choice,
-                       Diagnostics *diagnostics);
+bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricChoice *wanted, uint32_t besides,
+                       MetricChoice *choice, Diagnostics *diagnostics);
 
 /* What evaluation goes through. */
 typedef struct EvaluationRows {

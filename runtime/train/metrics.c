@@ -8,8 +8,8 @@
 
 /* ---- Names ---- */
 
-static const char *const names[METRIC_COUNT] = {"loss",    "accuracy", "f1",        "matthews",
-                                                "pearson", "spearman", "perplexity"};
+static const char *const names[METRIC_COUNT] = {"loss",    "accuracy", "f1",         "matthews",
+                                                "pearson", "spearman", "perplexity", "exact"};
 
 static const char *const f1_names[] = {
     [F1_BY_CLASSES] = "f1", [F1_MACRO] = "f1-macro", [F1_BINARY] = "f1-binary", [F1_MICRO] = "f1-micro"};

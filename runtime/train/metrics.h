@@ -23,6 +23,7 @@ typedef enum Metric {
     METRIC_PEARSON,
     METRIC_SPEARMAN,
     METRIC_PERPLEXITY,
+    METRIC_EXACT, /* of answers as texts */
     METRIC_COUNT
 } Metric;
 

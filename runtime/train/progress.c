@@ -108,8 +108,8 @@ void progress_say(Progress *progress, const char *format, ...)
 
 static void print_metric(Buffer *line, Metric metric, double value)
 {
-    if (metric == METRIC_ACCURACY)
-        buffer_print(line, "accuracy %.2f%%", 100 * value);
+    if (metric == METRIC_ACCURACY || metric == METRIC_EXACT)
+        buffer_print(line, "%s %.2f%%", metric_name(metric), 100 * value);
     else
         buffer_print(line, "%s %.*f", metric_name(metric), metric == METRIC_LOSS ? 6 : 4, value);
 }

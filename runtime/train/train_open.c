@@ -107,7 +107,9 @@ static bool open_evaluation(Training *t, Diagnostics *diagnostics, int *exit_cod
     const TrainingOptions *options = t->options;
     bool keeps = options->keep_best != METRIC_COUNT;
     Metric watched = keeps ? options->keep_best : METRIC_LOSS;
-    if (options->eval_data) evaluation_choose(&t->pipeline, &options->metrics, 1u << watched, &t->metrics, diagnostics);
+    if (options->eval_data)
+        evaluation_choose(&t->pipeline, &t->evaluation_data, &options->metrics, 1u << watched, &t->metrics,
+                          diagnostics);
     if (training_watches(t)) watch_open(&t->watch, watched, options->patience);
     if (keeps) {
         Buffer path = {0};

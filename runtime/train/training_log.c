@@ -11,9 +11,10 @@
 #include "base/input_files.h"
 #include "base/text.h"
 
-static const char header[] = "step,loss,learning_rate,seconds,tokens_per_second,tokens,tokens_valid,eval_loss,"
-                             "eval_accuracy,eval_f1,eval_matthews,eval_pearson,eval_spearman,eval_perplexity\n";
-static const char not_evaluated[] = ",,,,,,,"; /* the columns of metrics */
+static const char header[] =
+    "step,loss,learning_rate,seconds,tokens_per_second,tokens,tokens_valid,eval_loss,"
+    "eval_accuracy,eval_f1,eval_matthews,eval_pearson,eval_spearman,eval_perplexity,eval_exact\n";
+static const char not_evaluated[] = ",,,,,,,,"; /* the columns of metrics */
 _Static_assert(sizeof not_evaluated == METRIC_COUNT + 1, "a comma before every metric");
 
 /* Writes as much of the unwritten text as it can. */

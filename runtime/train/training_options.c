@@ -13,7 +13,7 @@
 /* The values of --metric and --keep-best. */
 #define METRICS                                                                                                        \
     OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "f1-micro", "matthews", "pearson", "spearman",     \
-                 "perplexity")
+                 "perplexity", "exact")
 
 enum { TRAIN = 1 }; /* the only command */
 #define MOST 0x1p53 /* steps, epochs, checkpoints: exact in doubles */
@@ -134,7 +134,7 @@ static const Option rows[] = {
          "A site of a federation knows by it how good the model of the round is for its own rows."},
     {"metric", 0, "LIST", TRAIN, OPTION_TEXT, FIELD(metrics), .agreed = true, .read = read_metrics, .choices = METRICS,
      .help = "metrics besides the loss: accuracy, f1, f1-macro, f1-binary, f1-micro, matthews, pearson, spearman, "
-             "perplexity (default: as the labels suggest)",
+             "perplexity, exact (default: as the labels suggest)",
      .detail =
          "Metrics besides the loss, separated by commas. For labels that are classes: *accuracy*, *f1* (of class 1 "
          "with "
@@ -146,7 +146,14 @@ static const Option rows[] = {
          "rows "
          "with all labels right, *f1* is *f1-micro*, and *f1-macro* is the mean over all labels. All labels count "
          "alike, "
-         "whatever their weight in the loss. Default: all that apply, but *perplexity* only with more than 256 classes "
+         "whatever their weight in the loss. Where labels are tags of entities (*B-PER*, *I-PER*, *O*), *f1* is that "
+         "of "
+         "whole entities. For answers of *skycc tokenize --task qa*, *exact* is the share of questions whose best "
+         "answer "
+         "over all windows is a right one, and *f1* the mean over questions of the F1 of its words, as SQuAD's script "
+         "has them. For two embeddings a row, *accuracy* is the share of rows whose partner is the nearest of its "
+         "batch. "
+         "Default: all that apply, but *perplexity* only with more than 256 classes "
          "(words), *f1* and *matthews* only with at most 256."},
     {"keep-best", 0, "METRIC", TRAIN, OPTION_TEXT, FIELD(keep_best), .agreed = true, .read = read_keep_best,
      .choices = METRICS, .help = "keep the checkpoint of the best evaluation in DIR/best of --checkpoint",

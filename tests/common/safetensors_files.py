@@ -3,7 +3,8 @@ import json
 
 import numpy as np
 
-TYPES = {"I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "?"}
+TYPES = {"I16": "<i2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "?",
+         "U8": "u1"}
 
 
 def read(path):

@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "runtime/train/metrics.h"
+#include "runtime/train/answers.h"
+#include "runtime/train/entities.h"
 
 static bool close_to(double a, double b) { return fabs(a - b) <= 1e-12; }
 
@@ -96,6 +98,109 @@ static void correlations_are_those_of_elsewhere(void **state)
     }
 }
 
+/* The number of the next tag of a row, of those with blanks between; -1: "|" ends the row, or all. */
+static int64_t next_tag(const char **text, const char *const *names, int64_t count)
+{
+    char word[16] = "";
+    int size = 0;
+    if (sscanf(*text, " %15s%n", word, &size) != 1) return -1;
+    *text += size;
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(names[i], word) == 0) return i;
+    return -1;
+}
+
+/* What seqeval 1.2 says of random tags, of which most do not fit each other. */
+static void entities_are_counted_as_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"O", "B-P", "I-P", "E-P", "S-P", "B-L", "I-L", "E-L", "S-L"};
+    static const struct {
+        const char *labels, *predictions;
+        double micro, macro;
+    } cases[] = {
+        {"I-P O | B-L B-L B-P O O O | I-L I-P O B-P", "I-P O | O B-L O I-P B-P O | I-L I-P O B-L", 0.5714285714285714,
+         0.5833333333333333},
+        {"B-P B-P B-P B-L I-P | I-L | I-P O I-P I-L I-P I-L B-P", "B-P B-P B-P B-L I-P | O | I-P O I-L I-L I-P I-L B-P",
+         0.8181818181818182, 0.7523809523809524},
+        {"B-L | B-L I-P | I-P B-L", "I-P | B-P O | B-P B-L", 0.4444444444444445, 0.45},
+        {"I-L B-P O I-P B-P | B-L O O | O I-P I-P", "I-L B-P B-L I-L O | B-L O O | O I-P I-P", 0.7272727272727272,
+         0.7333333333333334},
+        {"O B-L O E-L I-P | B-L S-P B-P | E-P I-L E-P B-P", "O B-L O I-P S-L | B-L S-P B-P | S-P I-L E-P B-P",
+         0.8000000000000002, 0.7916666666666667},
+        {"E-L I-L | O E-P I-L E-L | I-L E-P", "E-L I-L | O E-P I-L E-L | I-P E-P", 0.7272727272727272,
+         0.6785714285714286},
+        {"B-P I-L O | I-L B-P I-L E-P | I-P B-L S-P E-L B-L I-L S-L",
+         "B-P S-P O | I-L B-P S-P E-P | I-P I-P S-P O E-L I-L I-L", 0.4545454545454545, 0.4333333333333333},
+        {"O E-P | O S-P | I-L", "I-L S-L | O I-P | B-L", 0.5714285714285715, 0.5833333333333333},
+    };
+    Arena arena = {0};
+    EntityTags tags = entity_tags(names, 9, &arena);
+    assert_true(tags.type_count == 2 && entity_tags((const char *const[]){"O", "good"}, 2, &arena).count == 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *labels = cases[i].labels, *predictions = cases[i].predictions;
+        EntityCounter counter;
+        entity_counter_open(&counter, &tags);
+        while (*labels) {
+            int64_t label = next_tag(&labels, names, 9), prediction = next_tag(&predictions, names, 9);
+            if (label < 0)
+                entity_counter_end_row(&counter);
+            else
+                entity_counter_add(&counter, label, prediction);
+        }
+        entity_counter_end_row(&counter);
+        assert_true(close_to(entity_counter_f1(&counter, F1_MICRO), cases[i].micro));
+        assert_true(close_to(entity_counter_f1(&counter, F1_MACRO), cases[i].macro));
+        entity_counter_close(&counter);
+    }
+    arena_free(&arena);
+}
+
+/* As SQuAD's evaluation script has them. */
+static void answers_are_compared_as_elsewhere(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *found, *right;
+        double exact, f1;
+    } cases[] = {{"The cat.", "cat", 1, 1},
+                 {"a theatre", "the theatre", 1, 1},
+                 {"New York", "new  york city", 0, 0.8},
+                 {"", "the", 1, 1},
+                 {"", "cat", 0, 0},
+                 {"\u201cthe cat\u201d", "cat", 0, 0},
+                 {"\u00c9COLE", "\u00e9cole", 1, 1},
+                 {"x_y", "xy", 1, 1},
+                 {"is is a", "is", 0, 2.0 / 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double exact, f1;
+        answer_compare(cases[i].found, cases[i].right, &exact, &f1);
+        assert_true(exact == cases[i].exact && close_to(f1, cases[i].f1));
+    }
+}
+
+/* Spans end no sooner than they begin, are no longer than 30 tokens, and are of the text; the best of all windows. */
+static void the_best_span_is_found(void **state)
+{
+    (void)state;
+    static const int32_t begins[2][4] = {{-1, 0, 4, 8}, {-1, 4, 8, 12}}, ends[2][4] = {{-1, 3, 7, 11}, {-1, 7, 11, 15}};
+    int32_t questions[] = {0, 0};
+    const char *contexts[] = {"one two six ten"}, *answers[] = {"six ten\0Six\0"};
+    const AnswerTexts texts = {2, 4, begins[0], ends[0], questions, contexts, answers, 1, false};
+    BestAnswer best[1], other[1];
+    double exact, f1;
+    best_answers_begin(best, &texts);
+    best_answers_begin(other, &texts);
+    best_answer_take(best, &texts, 0, (double[]){9, 0, 0, 3}, (double[]){9, 4, 0, 2},
+                     4); /* not backwards, not no text */
+    best_answers_measure(best, &texts, &exact, &f1);
+    assert_true(best->score == 5 && best->begin == 8 && exact == 1 && f1 == 1);
+    best_answer_take(other, &texts, 1, (double[]){0, 3, 0, 0}, (double[]){0, 0, 0, 3}, 4);
+    best_answers_merge(best, other, 1);
+    best_answers_measure(best, &texts, &exact, &f1);
+    assert_true(best->score == 6 && best->begin == 4 && best->end == 15 && exact == 0 && close_to(f1, 0.8));
+}
+
 static void names_are_found(void **state)
 {
     (void)state;
@@ -115,6 +220,9 @@ int main(void)
         cmocka_unit_test(classes_are_measured_as_elsewhere),
         cmocka_unit_test(nothing_is_measured_of_nothing),
         cmocka_unit_test(correlations_are_those_of_elsewhere),
+        cmocka_unit_test(entities_are_counted_as_elsewhere),
+        cmocka_unit_test(answers_are_compared_as_elsewhere),
+        cmocka_unit_test(the_best_span_is_found),
         cmocka_unit_test(names_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
