@@ -117,6 +117,12 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
 {
     struct stat status;
     if (stat(path, &status) != 0) return refuse_absent(path, diagnostics);
+    static const char *const tables[] = {".csv", ".tsv", ".jsonl", ".conll"};
+    const char *suffix = strrchr(path, '.');
+    for (size_t i = 0; suffix && i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(suffix, tables[i]) == 0)
+            return usage_error(diagnostics, "the model comes first: skycc finetune FOLDER TABLE",
+                               "'%s' is a table, not a model", path);
     *model = (SourceModel){.path = absolute(arena, path), .is_folder = S_ISDIR(status.st_mode), .positions = INT64_MAX};
     const char *folder = model->is_folder ? model->path : NULL;
     if (!(model->is_folder ? read_folder(model, arena, diagnostics) : read_graph(model, &folder, arena, diagnostics)))

@@ -32,6 +32,24 @@ static bool name_members(TableSurvey *survey, TableReader *reader, Diagnostics *
                                         "does not begin with a JSON object");
 }
 
+/* A header of one column, where another character than the format's separates. */
+static bool check_separator(const TableReader *reader, Diagnostics *diagnostics)
+{
+    static const struct {
+        char separator;
+        const char *called, *hint;
+    } others[] = {{';', "semicolons", "save it as CSV with commas between the columns"},
+                  {'\t', "tabs", "give the file a name that ends in .tsv"},
+                  {',', "commas", "give the file a name that ends in .csv"}};
+    const TableField *header = &reader->fields[0];
+    for (size_t i = 0; reader->field_count == 1 && i < sizeof others / sizeof *others; i++)
+        if (memchr(header->text, others[i].separator, header->length))
+            return input_error(diagnostics, reader->path, others[i].hint,
+                               "names one column, '%.*s': its columns seem to be between %s",
+                               header->length < 60 ? (int)header->length : 60, header->text, others[i].called);
+    return true;
+}
+
 /* Finds the columns of a table, or takes the first table's. After this the reader stands before the first row. */
 static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Diagnostics *diagnostics)
 {
@@ -47,6 +65,7 @@ static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Dia
     if (!lines && !table_next(reader))
         return reader->errors == 0 && input_error(diagnostics, reader->path, "its first line names the columns",
                                                   reader->size ? "has no rows" : "is empty");
+    if (!lines && !check_separator(reader, diagnostics)) return false;
     for (size_t i = 0; !lines && first && i < reader->field_count; i++)
         add_column(survey, reader->fields[i].text, reader->fields[i].length);
     if (survey->count > SURVEY_MOST_COLUMNS)

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/text.h"
+
 const TaskText task_texts[TASK_COUNT] = {
     [TASK_CLASSES] = {"classes", " classification text-classification seqcls ", "classify texts", "accuracy", false},
     [TASK_REGRESSION] = {"regression", " ", "predict a number for each text", "loss", false},
@@ -86,16 +88,25 @@ static bool is_prose(const TableSurvey *survey, const SurveyColumn *column)
 
 /* ---- The choice ---- */
 
+static bool refuse_name(TableSurvey *survey, const char *table, const char *name, const char *option,
+                        Diagnostics *diagnostics)
+{
+    const char **names = arena_new_array(&survey->arena, const char *, survey->count);
+    for (size_t c = 0; c < survey->count; c++) names[c] = survey->columns[c].name;
+    const char *nearest = text_nearest(name, names, survey->count);
+    return input_error(diagnostics, table,
+                       arena_format(&survey->arena, "the columns are %s", table_survey_names(survey)),
+                       "has no column '%s', which %s names%s%s%s", name, option, nearest ? ": did you mean '" : "",
+                       nearest ? nearest : "", nearest ? "'?" : "");
+}
+
 static bool take_names(const char **names, size_t *count, const char *list, const char *option, TableSurvey *survey,
                        const char *table, Diagnostics *diagnostics)
 {
     for (const char *at = list; at && *at;) {
         size_t length = strcspn(at, ",");
         const char *name = arena_string_n(&survey->arena, at, length);
-        if (!table_survey_column(survey, name))
-            return input_error(diagnostics, table,
-                               arena_format(&survey->arena, "the columns are %s", table_survey_names(survey)),
-                               "has no column '%s', which %s names", name, option);
+        if (!table_survey_column(survey, name)) return refuse_name(survey, table, name, option, diagnostics);
         if (*count == TASK_MOST_COLUMNS) return usage_error(diagnostics, NULL, "%s names too many columns", option);
         names[(*count)++] = name;
         at += length + (at[length] == ',');

@@ -167,26 +167,70 @@ def check_existing():
     require(os.stat("run/log.csv").st_mtime_ns != before and setting("epochs") == '"1"', "--force replaces nothing")
 
 
-def check_mistakes():
-    """Each says what is wrong, where, and what to do, and leaves nothing."""
-    refused(1, "downloads nothing", "bert-base-uncased", "reviews.csv", "-o", "none")
-    refused(2, "--lr takes a learning rate", "model", "reviews.csv", "-o", "none", "--lr", "fast")
-    refused(2, "malformed item 'r=x'", "model", "reviews.csv", "-o", "none", "--lora", "r=x")
-    require("--dropout takes" in finetune("model", "reviews.csv", "-o", "none", "--dropout", "2", code=2), "dropout 2")
-    with open("small.yaml", "w") as file:
-        file.write("devices: [{name: here, memory: 100KiB}]\n")
-    refused(4, "would be enough", "model", "reviews.csv", "-o", "none", "-d", "small.yaml")
+def write_mistakes():
+    """What the mistakes below need."""
+    for name, text in (("small.yaml", "devices: [{name: here, memory: 100KiB}]\n"), ("empty.csv", ""),
+                       ("far.yaml", "devices: [{name: far, host: far.invalid, memory: 1GiB}]\n"),
+                       ("header.csv", "review,kind\n"), ("semicolons.csv", "review;kind\ngreat;good\n"),
+                       ("other.txt", "".join(f"o{i}\n" for i in range(5)) + "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")):
+        with open(name, "w") as file:
+            file.write(text)
     os.mkdir("pickled")
     shutil.copy("model/config.json", "pickled")
     shutil.copy("model/vocab.txt", "pickled")
     open("pickled/pytorch_model.bin", "w").close()
-    refused(1, "pytorch_model.bin, a pickle", "pickled", "reviews.csv", "-o", "none")
-    write_table("typo-eval.csv", ["review", "kind"], [("The screen is great.", "goood")])
-    refused(1, "did you mean 'good'?", "model", "reviews.csv", "-o", "none", "--eval", "typo-eval.csv")
-    refused(2, "holds '", "run/model", "reviews.csv", "--force")
-    with open("remote.yaml", "w") as file:
-        file.write("devices: [{name: far, host: far.invalid, memory: 1GiB}]\n")
-    script = finetune("model", "reviews.csv", "-o", "none", "-d", "remote.yaml", "--dry-run")
+    write_table("typo.csv", ["review", "kind"], [("The screen is great.", "goood")])
+    write_table("one.csv", ["review", "kind"], [("The screen is great.", "good")])
+    rows = [(text.encode("ascii", "ignore").decode() + " caf\u00e9", kind) for text, kind in reviews(40)]
+    for name, encoding in (("french.csv", "cp1252"), ("wide.csv", "utf-16")):
+        with open(name, "w", encoding=encoding, newline="") as file:
+            csv.writer(file).writerows([("review", "kind"), *rows])
+    run(skycc, "import", "model", "--head", "embedding:mean", "-o", "vectors.onnx")
+    run(skycc, "import", "model", "--head", "seqcls:3", "-o", "scores.onnx")
+
+
+TABLE = ["finetune", "model", "reviews.csv", "-o", "none"]
+MISTAKES = {
+    "a column that is not there": (1, "did you mean 'kind'?", [*TABLE, "--label", "knd"]),
+    "a column of texts that is not there": (1, "did you mean 'review'?", [*TABLE, "--text", "reveiw"]),
+    "a label with a typo": (1, "did you mean 'good'?", [*TABLE, "--eval", "typo.csv"]),
+    "weights in a .bin": (1, "pytorch_model.bin, a pickle", ["finetune", "pickled", "reviews.csv", "-o", "none"]),
+    "too little memory": (4, "would be enough", [*TABLE, "-d", "small.yaml"]),
+    "a wrong dimension": (1, "give their values: --dim seq=8",
+                          ["compile", "scores.onnx", "-d", "small.yaml", "-o", "none", "--dim", "batch=2", "--dim",
+                           "sequence=8"]),
+    "no head": (2, "--head pairs:mean", ["compile", "vectors.onnx", "-d", "small.yaml", "-o", "none", "--dim", "seq=8"]),
+    "no head, but a loss": (2, "no classes", ["compile", "vectors.onnx", "-d", "small.yaml", "-o", "none", "--dim",
+                                              "seq=8", "--loss", "cross-entropy"]),
+    "a host that does not answer": (6, "far.invalid: no answer by ssh", [*TABLE, "-d", "far.yaml"]),
+    "cp1252": (1, "--encoding cp1252", ["finetune", "model", "french.csv", "-o", "none"]),
+    "UTF-16": (1, "--encoding utf-16", ["finetune", "model", "wide.csv", "-o", "none"]),
+    "an empty file": (1, "is empty", ["finetune", "model", "empty.csv", "-o", "none"]),
+    "a header alone": (1, "has no rows", ["finetune", "model", "header.csv", "-o", "none"]),
+    "semicolons": (1, "between semicolons", ["finetune", "model", "semicolons.csv", "-o", "none"]),
+    "one row": (1, "only one label", ["finetune", "model", "one.csv", "-o", "none"]),
+    "another tokenizer": (1, "another tokenizer", [*TABLE, "--tokenizer", "other.txt"]),
+    "a name of the hub": (1, "downloads nothing", ["finetune", "bert-base-uncased", "reviews.csv", "-o", "none"]),
+    "the table first": (2, "the model comes first", ["finetune", "reviews.csv", "model", "-o", "none"]),
+    "no table": (2, "give a table", ["finetune", "model"]),
+    "a table that is not there": (1, "review.csv: error: cannot open", ["finetune", "model", "review.csv", "-o", "none"]),
+    "a learning rate in words": (2, "--lr takes a learning rate", [*TABLE, "--lr", "fast"]),
+    "low-rank branches without a rank": (2, "malformed item 'r=x'", [*TABLE, "--lora", "r=x"]),
+    "dropout of 2": (2, "--dropout takes", [*TABLE, "--dropout", "2"]),
+    "a run that holds what is read": (2, "holds '", ["finetune", "run/model", "reviews.csv", "--force"])}
+NO_HINT = {"a table that is not there", "dropout of 2"}
+
+
+def check_mistakes():
+    """Each says what is wrong, where, and what to do, and leaves nothing."""
+    write_mistakes()
+    for mistake, (code, reason, arguments) in MISTAKES.items():
+        before = sorted(os.listdir("."))
+        result = subprocess.run([skycc, *arguments], capture_output=True, text=True)
+        require(result.returncode == code and reason in result.stderr, mistake, result.returncode, result.stderr)
+        require("hint:" in result.stderr or mistake in NO_HINT, mistake, "has no hint", result.stderr)
+        require(sorted(os.listdir(".")) == before, mistake, "leaves something")
+    script = finetune("model", "reviews.csv", "-o", "none", "-d", "far.yaml", "--dry-run")
     require("skycc deploy none/programs --data none/data/train.safetensors" in script, script)
     require("far.invalid" in script, script)
     text = finetune("model", "reviews.csv", "-o", "long", "--max-length", "600", "--dry-run")
