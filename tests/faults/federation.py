@@ -1,9 +1,10 @@
 """Federations whose sites and coordinator are killed at random moments.
 
-Two kinds take turns. Where rounds wait for everybody, a coordinator and sites that are started again at once must end
-with the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit. Where
-rounds do not wait, sites stay away: the round goes on without one, nobody goes on without the quorum, and who comes
-back has the model.
+Three kinds take turns. Where rounds wait for everybody, a coordinator and sites that are started again at once must end
+with the model, and every site with the checkpoint, of the federation that nobody disturbed, to the last bit; so with
+samples, whose sites are the same. Where rounds do not wait, sites stay away: the round goes on without one, nobody goes
+on without the quorum, and who comes back has the model. A coordinator that goes back to an earlier round takes all
+sites with it, killed or not.
 """
 import json
 import os
@@ -35,12 +36,14 @@ class Form:
 
 # The quorum is three of four with masks, two of three without.
 WAITING = [
-    Form("secure", 6, THREE, "fragments: 2"),
+    Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss"),
+    Form("sampled", 6, list(SITES), "sample: 3"),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
     Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
     Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")
 ]
+BACK = Form("gone back", 8, THREE, "keep: 3", "evaluate: {data: paris.safetensors, every: 2}")
 LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
@@ -174,6 +177,13 @@ class FederationTrial:
             rounds.append({name for name, rows in zip(names, words[8::2]) if rows})
         return rounds
 
+    def evaluations(self):
+        path = f"{self.folder}/coordinator/evaluations.csv"
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
     def rounds_made(self):
         return int(safetensors_files.metadata(f"{self.folder}/coordinator/model.safetensors")["round"])
 
@@ -198,6 +208,21 @@ class FederationTrial:
             time.sleep(PAUSE)
         if goes_on not in self.head.said()[before:]:
             raise Wrong(f"the coordinator does not say that {goes_on}: {self.head.said()[before:]}")
+
+    def go_back(self, rounds):
+        """To the model so many rounds ago. Whoever starts the coordinator after this lets it go on."""
+        self.head.kill()
+        before, to = len(self.head.said()), max(self.rounds_made() - rounds, 0)
+        command = self.head.command
+        self.head.command = [*command, "--from-round", str(to)]
+        self.head.start()
+        self.head.command = command
+        while "is next" not in self.head.said()[before:] and self.head.goes_on():
+            self.check_time()
+            time.sleep(PAUSE)
+        if f"round {to + 1} of {self.form.rounds} is next" not in self.head.said()[before:]:
+            raise Wrong(f"the coordinator does not go back to round {to}: {self.head.said()[before:]}")
+        self.kills += 1
 
     def kill_site(self, name, alone=False):
         party = self.sites[name]
@@ -257,8 +282,10 @@ class FederationTrial:
     def compare(self):
         """With the undisturbed federation of this form."""
         calm = self.form.calm
-        if any(sites != set(self.form.sites) for sites in self.rounds()):
-            raise Wrong(f"a round went on without a site: {self.rounds()}")
+        if self.rounds() != calm.rounds():
+            raise Wrong(f"a round went on without a site: {self.rounds()}, not {calm.rounds()}")
+        if self.evaluations() != calm.evaluations():
+            raise Wrong(f"other evaluations than the undisturbed federation's: {self.evaluations()}")
         if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(
                 f"{calm.folder}/coordinator/model.safetensors"):
             raise Wrong("another model than the undisturbed federation's")
@@ -367,6 +394,25 @@ def hurt_leaving(trial, draw, most, kills):
     trial.check()
 
 
+def hurt_going_back(trial, draw, most, kills):
+    """Twice back by one or two rounds, and kills in between."""
+    trial.start()
+    for _ in range(2):
+        made = trial.rounds_made() + 2
+        trial.wait_until(lambda: trial.rounds_made() >= made)
+        if trial.rounds_made() >= trial.form.rounds:
+            break
+        trial.go_back(draw.choice([1, 2]))
+        kills.note("coordinator that goes back", 1)
+        name = draw.choice(trial.form.sites)
+        end = time.monotonic() + draw.uniform(0, trial.form.duration / trial.form.rounds)
+        trial.wait_until(lambda: time.monotonic() > end)
+        kills.note("site", trial.kill_site(name))
+        kills.note("coordinator", trial.kill_coordinator())
+    trial.finish()
+    trial.check()
+
+
 def one_trial(bench, form, hurt_it, draw, most, kills, keep):
     trial = bench.trial(form)
     try:
@@ -385,7 +431,7 @@ def hurt_federations(skycc, folder, wanted, seed):
     """Kills so many, a few per federation, and where they are few in one form, which the seed chooses; prints how many
     of each kind; whether all federations went on as they should."""
     quick = wanted < 20
-    waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, LEAVING)
+    waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, [*LEAVING, BACK])
     for form in waiting:
         form.rounds = 3 if quick else form.rounds
     bench, kills, number, wrong = FederationBench(skycc, folder, waiting + leaving), Kills(), 0, 0
@@ -394,7 +440,7 @@ def hurt_federations(skycc, folder, wanted, seed):
     for form in leaving:
         form.duration = waiting[0].duration
     forms = [(waiting[0], hurt_unread)] + [(form, hurt_waiting) for form in waiting]
-    forms += [(form, hurt_leaving) for form in leaving]
+    forms += [(form, hurt_going_back if form is BACK else hurt_leaving) for form in leaving]
     while kills.all() < wanted:
         form, hurt_it = forms[number % len(forms)]
         number += 1
