@@ -376,7 +376,9 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
         take_back(coordinator, site);
-    bool spared = sum->phase == SUM_OFFERS && !presence_is_drawn(coordinator, site);
+    /* A site that is not drawn need not train; nor one that is after its round's offers. */
+    bool spared = coordinator->federation->sample &&
+                  (sum->phase == SUM_OFFERS ? !presence_is_drawn(coordinator, site) : !sum_round_is_in(sum, site));
     if (current && coordinator_is_done(coordinator)) coordinator->sites[site].has_final = true;
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site) || spared ||

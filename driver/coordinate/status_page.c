@@ -258,10 +258,9 @@ static void print_summary(const Status *status)
         const Evaluation *last = &evaluations->items[evaluations->count - 1];
         for (int m = 0; m < EVALUATION_METRICS; m++) {
             if (isnan(last->values[m])) continue;
-            if (strcmp(evaluation_metrics[m], "accuracy") == 0)
-                print_fact(status, "accuracy", "%.2f%%", 100 * last->values[m]);
-            else
-                print_fact(status, evaluation_metrics[m], "%.4f", last->values[m]);
+            const char *name = m == EVALUATION_LOSS ? "evaluation loss" : evaluation_metrics[m];
+            bool share = strcmp(name, "accuracy") == 0;
+            print_fact(status, name, share ? "%.2f%%" : "%.4f", (share ? 100 : 1) * last->values[m]);
         }
         print_fact(status, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
     }

@@ -56,6 +56,38 @@ static void each_round_has_its_sample(void **state)
     }
 }
 
+static bool is_spared(int site)
+{
+    Buffer message = {0}, answer = {0};
+    Reply reply;
+    Request request = {.kind = REQUEST_ASK, .federation = world.federation.compiled.identity, .round = ROUND_NONE};
+    request_put(&message, &request);
+    assert_true(exchange(&world.sites[site], &message, &answer));
+    assert_true(reply_get(&reply, (unsigned char *)answer.bytes, answer.size));
+    bool spared = reply_spares(&reply);
+    buffer_free(&message);
+    buffer_free(&answer);
+    return spared;
+}
+
+/* In whatever phase it asks: else it would make steps that no round is to have. */
+static void a_site_that_is_not_drawn_is_told_so(void **state)
+{
+    (void)state;
+    start(&world, 6, true, OUTER_AVERAGE, 1, 1);
+    world.federation.sample = 5;
+    int away = -1;
+    for (int s = 0; s < 6; s++)
+        if (is_spared(s)) away = s;
+    assert_true(away >= 0);
+    for (SumPhase phase = SUM_OFFERS; phase < SUM_DONE; phase++) {
+        for (int turn = 0; world.coordinator.sum.phase < phase; turn++) step(&world.sites[turn % 6]);
+        assert_int_equal(world.coordinator.sum.phase, phase);
+        for (int s = 0; s < 6; s++) assert_int_equal(is_spared(s), s == away);
+    }
+    stop(&world);
+}
+
 /* One that is drawn and not there costs its timeout; then another one is drawn instead. */
 static void another_site_is_drawn_for_one_that_is_gone(void **state)
 {
@@ -309,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(each_round_has_its_sample),
+        TEST(a_site_that_is_not_drawn_is_told_so),
         TEST(another_site_is_drawn_for_one_that_is_gone),
         TEST(a_site_that_is_started_again_in_a_meeting_is_in_the_round),
         TEST(one_site_does_not_spoil_a_robust_step),
