@@ -105,9 +105,9 @@ int presence_awaited(const Coordinator *coordinator);
 void presence_note_silent(Coordinator *coordinator);
 /* Notes the options with which the site trains. Not NULL: why it may not take part, because another site trains with
  * others. */
-const char *presence_compare_options(Coordinator *coordinator, int site, const unsigned char *text, size_t size);
+const char *presence_compare_options(Coordinator *coordinator, int number, const unsigned char *text, size_t size);
 /* A round has ended: with this site's update in it, or without. */
-void presence_note_round(Coordinator *coordinator, int site, bool counted);
+void presence_note_round(Coordinator *coordinator, int number, bool counted);
 
 /* coordinator_report.c: what rounds so far have cost of privacy; NAN without. */
 double coordinator_epsilon(const Coordinator *coordinator);

@@ -78,7 +78,11 @@ static bool open_step(TrainedValues *values, const char *directory, int64_t step
     bool ok = true;
     for (int i = 0; ok && i < manifest.file_count; i++) {
         const char *file = arena_format(&values->arena, "%s/%s", path, manifest.files[i].name);
-        ok = open_file(values, file, diagnostics) &&
+        if (access(file, F_OK) != 0)
+            ok = input_error(diagnostics, file,
+                             "copy the step directories of all sites, or hosts, into one and export from that",
+                             "is a part of the checkpoint that is not here: each site of a pipeline holds its own");
+        ok = ok && open_file(values, file, diagnostics) &&
              checkpoint_verify_file(&values->files[values->count - 1], &manifest.files[i], file, diagnostics);
     }
     free(path);
@@ -108,6 +112,8 @@ static bool open_directory(TrainedValues *values, const char *path, Diagnostics 
 {
     const char *best = arena_format(&values->arena, "%s/best", path);
     int64_t newest = checkpoint_newest(path, INT64_MAX), best_step = checkpoint_newest(best, INT64_MAX);
+    const char *global = arena_format(&values->arena, "%s/model.safetensors", path); /* of a federation's coordinator */
+    if (newest < 0 && access(global, F_OK) == 0) return open_file(values, global, diagnostics);
     if (newest < 0) return input_error(diagnostics, path, NULL, "holds no complete checkpoint");
     if (best_step >= 0 && belongs(path, newest, best, best_step))
         return open_step(values, best, best_step, diagnostics);

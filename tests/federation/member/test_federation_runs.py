@@ -344,6 +344,13 @@ def check_evaluation():
     require([item["round"] for item in status["evaluations"]] == [0, 1, 2, 3, 4], status["evaluations"])
     best = safetensors_files.metadata("seen/coordinator/best.safetensors")["round"]
     require(int(best) == status["best"]["round"], f"the best round is {status['best']}, and {best} is kept")
+    call(SKYCC, "export", MODEL, "seen/coordinator", "-o", "exported.onnx")
+    step = max(name for name in os.listdir("seen-oslo") if name.startswith("step-"))
+    parts = sorted(name for name in os.listdir(f"seen-oslo/{step}") if name.endswith(".safetensors"))
+    require(len(parts) == 2, f"oslo has two stages: {parts}")
+    os.remove(f"seen-oslo/{step}/{parts[1]}")
+    text = call(SKYCC, "export", MODEL, "seen-oslo", "-o", "part.onnx", code=1)
+    require(parts[1] in text and "copy the step directories of all sites" in text, text)
     require(len([name for name in os.listdir("seen-paris") if name.startswith("step-")]) == 2, "old checkpoints go")
 
 
