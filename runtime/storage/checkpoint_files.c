@@ -297,11 +297,18 @@ bool checkpoint_verify_file(const SafeTensors *file, const CheckpointFile *entry
     return input_error(diagnostics, path, NULL, "does not have the content that the checkpoint's manifest lists");
 }
 
+/* Whether the rank's replica gets the value from the first one, which wrote it. */
+static bool is_sent(const SkyProgram *program, const SkyParameter *parameter)
+{
+    return !checkpoint_writes(program) && !parameter->frozen;
+}
+
 static bool report_missing(const Execution *execution, const bool *loaded, const char *path, Diagnostics *diagnostics)
 {
     for (uint32_t s = 0; s < execution->program->stage_count; s++)
         for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
-            if (!*loaded++ && !is_kept_elsewhere(&execution->stages[s].stage->parameters[p]))
+            if (!*loaded++ && !is_kept_elsewhere(&execution->stages[s].stage->parameters[p]) &&
+                !is_sent(execution->program, &execution->stages[s].stage->parameters[p]))
                 return input_error(diagnostics, path,
                                    execution->program->site_count > 1
                                        ? "another plan? then copy the other sites' files of this step here, too"

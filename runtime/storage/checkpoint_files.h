@@ -29,7 +29,7 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
 bool checkpoint_verify_file(const SafeTensors *file, const CheckpointFile *entry, const char *path,
                             Diagnostics *diagnostics);
 /* Reads every parameter of this rank's stages, with its optimiser state, from whichever file has it; files are checked
- * against their hashes before anything is used. */
+ * against their hashes before anything is used. Of what the first replica writes, other replicas may see no file. */
 bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
                      Diagnostics *diagnostics);
 

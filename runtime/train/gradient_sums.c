@@ -9,7 +9,7 @@
 
 #define NOT_HELD UINT32_MAX
 
-enum { MOST_ELEMENTS = 1 << 22 }; /* of a piece, and of all pieces of a round */
+enum { MOST_ELEMENTS = 1 << 21 }; /* of a piece, and of all pieces of a round: two rounds are under way at once */
 
 /* What a rank tells of a parameter: its first stage there, and how large it is. */
 typedef struct Holding {
@@ -217,7 +217,8 @@ bool gradient_sums_open(GradientSums *sums, const Pipeline *pipeline, Diagnostic
     free(all);
     free(known);
     free(mine);
-    return memory_map(&sums->received, received * sizeof(float), 1, "gradients of other ranks", diagnostics);
+    sums->half = received;
+    return memory_map(&sums->received, 2 * received * sizeof(float), 1, "gradients of other ranks", diagnostics);
 }
 
 void gradient_sums_close(GradientSums *sums)
@@ -312,17 +313,55 @@ static void hand_out(const GradientSums *sums, const GradientPiece *piece)
     }
 }
 
-static void make_round(GradientSums *sums, GradientPiece *pieces, int count)
+/* The pieces that this rank has of a round, and messages about them under way. */
+typedef struct Round {
+    GradientPiece *pieces;
+    int count, terms, sums;
+} Round;
+
+static Round next_round(const GradientSums *sums, const Round *before)
 {
-    float *received = (float *)sums->received.bytes;
-    int pending = 0, other = pieces->holder_count > 1 ? pieces->holders[pieces->own == 0] : -1;
-    const WaitReason reason = {other, -1, -1, "gradients of a parameter that it has, too"};
-    for (int i = 0; i < count; i++) exchange_terms(sums, &pieces[i], &received, &pending);
-    if (pending) world_wait(sums->world, &pending, reason);
-    for (int i = 0; i < count; i++) add(sums, &pieces[i]);
-    for (int i = 0; i < count; i++) exchange_sums(sums, &pieces[i], &pending);
-    if (pending) world_wait(sums->world, &pending, reason);
-    for (int i = 0; i < count; i++) hand_out(sums, &pieces[i]);
+    int first = before ? (int)(before->pieces - sums->pieces) + before->count : 0;
+    Round round = {.pieces = &sums->pieces[first]};
+    while (first + round.count < sums->piece_count && round.pieces[round.count].round == round.pieces->round)
+        round.count++;
+    return round;
+}
+
+static void await(GradientSums *sums, const Round *round, const int *pending)
+{
+    const GradientPiece *piece = round->pieces;
+    int other = *pending ? piece->holders[piece->own == 0 && piece->holder_count > 1] : -1;
+    if (*pending)
+        world_wait(sums->world, pending, (WaitReason){other, -1, -1, "gradients of a parameter that it has, too"});
+}
+
+static void finish(GradientSums *sums, Round *round)
+{
+    await(sums, round, &round->sums);
+    for (int i = 0; i < round->count; i++) hand_out(sums, &round->pieces[i]);
+}
+
+/* Terms of the next round are under way while those of this one are added up, and so are the sums of the one before. */
+static void make_rounds(GradientSums *sums)
+{
+    Round rounds[3] = {next_round(sums, NULL)};
+    for (int now = 0;; now++) {
+        Round *round = &rounds[now % 3], *next = &rounds[(now + 1) % 3], *last = &rounds[(now + 2) % 3];
+        for (int ahead = now > 0; ahead < 2; ahead++) {
+            Round *posted = ahead ? next : round;
+            float *received = (float *)sums->received.bytes + (size_t)((now + ahead) % 2) * sums->half;
+            if (ahead) *next = next_round(sums, round);
+            for (int i = 0; i < posted->count; i++) exchange_terms(sums, &posted->pieces[i], &received, &posted->terms);
+        }
+        await(sums, round, &round->terms);
+        for (int i = 0; i < round->count; i++) add(sums, &round->pieces[i]);
+        for (int i = 0; i < round->count; i++) exchange_sums(sums, &round->pieces[i], &round->sums);
+        if (now > 0) finish(sums, last);
+        if (next->count > 0) continue;
+        finish(sums, round);
+        return;
+    }
 }
 
 /* The sums last as planned from when the last rank began them. */
@@ -338,9 +377,47 @@ void gradient_sums_make(GradientSums *sums)
 {
     double now = monotonic_seconds();
     if (sums->planned_s > 0) world_allgather(sums->world, &now, sizeof now, sums->begun, "the sums of gradients");
-    for (int i = 0, next; i < sums->piece_count; i = next) {
-        for (next = i + 1; next < sums->piece_count && sums->pieces[next].round == sums->pieces[i].round;) next++;
-        make_round(sums, &sums->pieces[i], next - i);
-    }
+    if (sums->piece_count) make_rounds(sums);
     if (sums->planned_s > 0) emulate(sums);
+}
+
+/* ---- Values ---- */
+
+/* A piece of the value (-1) or a state on this rank. */
+static float *piece_of(const Execution *execution, uint32_t stage, const SkyParameter *parameter, int state,
+                       const GradientPiece *piece)
+{
+    SkyLocation location = state < 0 ? parameter->value.location : parameter->states[state];
+    return (float *)execution_address(execution, stage, 0, location) + piece->first;
+}
+
+static void spread(GradientSums *sums, const GradientPiece *piece)
+{
+    const Execution *execution = sums->execution;
+    int pending = 0, owner = (int)sums->owner[piece->global_index], rank = sums->world->rank;
+    uint32_t stage = 0, first = 0;
+    const SkyParameter *parameter = gradient_sums_held(execution, piece->global_index, &first);
+    size_t bytes = piece->elements * sizeof(float);
+    for (int state = -1; state < (int)parameter->state_count; state++) {
+        float *here = piece_of(execution, first, parameter, state, piece);
+        for (int h = 0; h < piece->holder_count && rank == owner; h++)
+            if (sky_replica(execution->program, piece->holders[h]) > 0)
+                world_send(sums->world, here, bytes, piece->holders[h], tag_of(sums, piece), &pending);
+        if (sky_replica(execution->program, rank) > 0)
+            world_receive(sums->world, here, bytes, owner, tag_of(sums, piece), &pending);
+    }
+    if (pending) world_wait(sums->world, &pending, (WaitReason){-1, -1, -1, "parameters of the checkpoint"});
+    for (stage = first + 1; (parameter = gradient_sums_held(execution, piece->global_index, &stage)); stage++)
+        for (int state = -1; state < (int)parameter->state_count; state++) {
+            uint32_t from = first;
+            const SkyParameter *other = gradient_sums_held(execution, piece->global_index, &from);
+            memcpy(piece_of(execution, stage, parameter, state, piece), piece_of(execution, first, other, state, piece),
+                   bytes);
+        }
+}
+
+void gradient_sums_spread_values(GradientSums *sums)
+{
+    for (int i = 0; i < sums->piece_count && sums->execution->program->replica_count > 1; i++)
+        spread(sums, &sums->pieces[i]);
 }

@@ -41,7 +41,8 @@ typedef struct GradientSums {
     GradientPiece *pieces; /* of parameters held here, by global index */
     int piece_count;
     uint32_t *owner;       /* per parameter of the model: the rank that has it in the earliest stage */
-    MemoryRegion received; /* other ranks' parts of a round's pieces, one after another */
+    MemoryRegion received; /* other ranks' parts of a round's pieces, one after another; for two rounds in turn */
+    size_t half;           /* elements for one */
     double planned_s;      /* emulated; 0: not */
     double *begun;         /* per rank */
 } GradientSums;
@@ -51,6 +52,8 @@ bool gradient_sums_open(GradientSums *sums, const Pipeline *pipeline, Diagnostic
 void gradient_sums_close(GradientSums *sums);
 /* Collective among those that hold the same parameters. */
 void gradient_sums_make(GradientSums *sums);
+/* Collective among them. Gives the other replicas the values and states that the first one has: checkpoints are its. */
+void gradient_sums_spread_values(GradientSums *sums);
 /* The next parameter of this rank with that global index, starting at stage *stage; NULL after the last. */
 const SkyParameter *gradient_sums_held(const Execution *execution, uint32_t global_index, uint32_t *stage);
 

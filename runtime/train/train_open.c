@@ -198,8 +198,10 @@ static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
     t->seed = t->options->seed;
     t->shuffled = !t->options->no_shuffle;
     if (t->options->resume &&
-        checkpoint_resume(t->world, &t->execution, t->options->checkpoint, &manifest, &found, diagnostics) && found)
+        checkpoint_resume(t->world, &t->execution, t->options->checkpoint, &manifest, &found, diagnostics) && found) {
+        gradient_sums_spread_values(&t->gradients.sums);
         continue_from(t, &manifest, diagnostics);
+    }
     settle_schedule(t, diagnostics);
     data_order_open(&t->order, t->seed, t->rows, t->batch, t->shuffled);
     t->order.whole = t->program->whole_batches;

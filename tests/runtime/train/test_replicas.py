@@ -121,6 +121,28 @@ def test_same_bits_in_one_process(skycc, model):
     assert run["out/logits"].shape[0] == BATCH
 
 
+def train_on_hosts(plan, *options):
+    """Every replica has a folder of its own, as if on a host that sees no files of the others."""
+    command = ["three/stage-00", "--launch"]
+    for rank, described in enumerate(plan["ranks"]):
+        folder = f"{os.getcwd()}/host-{described['replica']}"
+        os.makedirs(folder, exist_ok=True)
+        command += [":"] * (rank > 0) + [
+            "-n", "1", "-env", "SKYCC_FOLDER", folder, f"{os.getcwd()}/three/stage-{rank:02}", "--data",
+            f"{os.getcwd()}/data.safetensors", "--quiet", "--steps", "6", *options]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_resumes_where_only_the_first_replica_sees_files():
+    with open("three/plan.json") as file:
+        plan = json.load(file)
+    train_on_hosts(plan, "--log", "whole.csv")
+    train_on_hosts(plan, "--checkpoint", "saved", "--stop-after", "3")
+    assert not os.path.exists("host-1/saved") and not os.path.exists("host-2/saved")
+    train_on_hosts(plan, "--checkpoint", "saved", "--resume", "--log", "rest.csv")
+    assert log("host-0/whole.csv")[3:] == log("host-0/rest.csv")
+
+
 def programs_of(process, name):
     """The processes below this one that run a program of that name."""
     found = []
@@ -162,6 +184,7 @@ def main():
             file.write(CLUSTER)
         test_like_one_pipeline(skycc, model)
         test_same_bits_in_one_process(skycc, model)
+        test_resumes_where_only_the_first_replica_sees_files()
         test_goes_on_without_a_device(skycc, model)
         os.chdir("/")
     print("replicas train as one pipeline does, and go on without a lost device")
