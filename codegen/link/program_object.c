@@ -68,7 +68,7 @@ struct Record {
     TENSOR_FIELDS(X, T, in value.) LOCATION_FIELDS(X, T, in gradient.) \
     X##_ARRAY(T, in uses, use, in use_count) X##_ARRAY(T, in tied_names, tied_name, in tied_name_count) \
     X##_PLAIN(T, in use_count) X##_PLAIN(T, in tied_name_count) X##_PLAIN(T, in state_count) X##_PLAIN(T, in update) \
-    X##_PLAIN(T, in update_stride) X##_PLAIN(T, in squares) X##_PLAIN(T, in square_parts) X##_PLAIN(T, in add_use) \
+    X##_PLAIN(T, in update_stride) X##_PLAIN(T, in squares) X##_PLAIN(T, in square_parts) X##_PLAIN(T, in reserved) \
     LOCATION_FIELDS(X, T, in states[0].) LOCATION_FIELDS(X, T, in states[1].) \
     X##_PLAIN(T, in frozen) X##_PLAIN(T, in block) X##_PLAIN(T, in decay_exempt_class) X##_PLAIN(T, in global_index) \
     X##_STRING(T, in alias) X##_STRING(T, in initial_file) \
@@ -79,7 +79,7 @@ struct Record {
     X##_PLAIN(T, in index) X##_PLAIN(T, in first_layer) X##_PLAIN(T, in last_layer) X##_PLAIN(T, in slot_count) \
     CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_FORWARD].) CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_BACKWARD].) \
     CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_WEIGHT_GRADIENT].) CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_UPDATE].) \
-    CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_ADD_USE].) CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_SQUARES].) \
+    CALL_LIST_FIELDS(X, T, in lists[SKY_LIST_SQUARES].) \
     X##_PLAIN(T, in input_count) X##_PLAIN(T, in parameter_count) X##_PLAIN(T, in output_count) \
     X##_PLAIN(T, in has_loss) X##_ARRAY(T, in inputs, tensor, in input_count) \
     X##_ARRAY(T, in outputs, tensor, in output_count) X##_ARRAY(T, in parameters, parameter, in parameter_count) \

@@ -138,7 +138,7 @@ void stage_make_tables(StageBuilder *builder);
 const Kernel *stage_intern_kernel(StageBuilder *builder, Kernel *kernel);
 
 /* ---- stage_gradients.c ---- */
-/* Adds SKY_LIST_ADD_USE and SKY_LIST_SQUARES to the tables, and what parameters say of them. */
+/* Adds SKY_LIST_SQUARES to the tables, and what parameters say of them. */
 void stage_list_gradient_calls(StageBuilder *builder);
 
 #endif

@@ -386,37 +386,6 @@ void execution_set_rate(Execution *execution, uint32_t stage, const SkyParameter
 
 /* ---- Uses and squares ---- */
 
-typedef struct UseSum {
-    const Execution *execution;
-    const SkyCall *call;
-    float *const *uses;
-    int count;
-} UseSum;
-
-/* Units are small enough for a sum to stay in the nearest cache while all uses are added to it. */
-static void add_uses_share(void *context, int thread, int threads)
-{
-    const UseSum *sum = context;
-    uint64_t before = subnormals_flush();
-    int64_t end = parallel_begin(sum->call->units, thread + 1, threads);
-    for (int64_t unit = parallel_begin(sum->call->units, thread, threads); unit < end; unit++)
-        for (int u = 1; u < sum->count; u++)
-            sum->call->kernel((void *[]){sum->uses[0], sum->uses[u]}, unit, unit + 1, NULL, SKY_NO_LIMIT);
-    subnormals_restore(before);
-}
-
-void execution_add_uses(const Execution *execution, uint32_t stage, const SkyParameter *parameter, float *const *uses,
-                        int count)
-{
-    UseSum sum = {execution, &execution->stages[stage].stage->lists[SKY_LIST_ADD_USE].calls[parameter->add_use], uses,
-                  count};
-    if (sum.call->kernel)
-        parallel_run(wave_sharers((double)sum.call->nanoseconds * count, sum.call->units, execution->threads),
-                     add_uses_share, &sum);
-    for (int u = 1; u < count && !sum.call->kernel; u++)
-        execution->interpreter(sum.call->interpreted, (void *[]){uses[0], uses[u]}, EXECUTE_ALL_BLOCKS);
-}
-
 void execution_sum_uses(const Execution *execution, uint32_t stage)
 {
     const SkyStage *from = execution->stages[stage].stage;
@@ -426,7 +395,10 @@ void execution_sum_uses(const Execution *execution, uint32_t stage)
         float **uses = memory_allocate(parameter->use_count * sizeof *uses);
         for (uint32_t u = 0; u < parameter->use_count; u++)
             uses[u] = execution_address(execution, stage, 0, parameter->uses[u].gradient);
-        execution_add_uses(execution, stage, parameter, uses, (int)parameter->use_count);
+        float *sum = execution_address(execution, stage, 0, parameter->gradient);
+        parallel_add(execution->threads, sum, uses, (int)parameter->use_count, parameter->value.bytes / sizeof *sum);
+        for (uint32_t u = 0; u < parameter->use_count; u++)
+            if (uses[u] != sum) parallel_zero(execution->threads, uses[u], parameter->value.bytes);
         free(uses);
     }
 }

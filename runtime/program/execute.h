@@ -68,9 +68,6 @@ bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint3
 void execution_exempt_from_decay(Execution *execution, uint32_t classes);
 /* Multiplies the learning rate of a parameter of that stage, one that has an update. */
 void execution_set_rate(Execution *execution, uint32_t stage, const SkyParameter *parameter, double rate);
-/* Adds uses[1 ... count - 1] to uses[0], in order, and makes them 0: tensors like the parameter, anywhere. */
-void execution_add_uses(const Execution *execution, uint32_t stage, const SkyParameter *parameter, float *const *uses,
-                        int count);
 /* Where the stage has all layers: sums the uses of its shared parameters, as the runtime does across stages. */
 void execution_sum_uses(const Execution *execution, uint32_t stage);
 

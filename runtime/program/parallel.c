@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/program/runtime_sizes.h"
+#include "runtime/program/subnormals.h"
 
 /* libgomp's entry points: what `#pragma omp parallel` becomes. */
 extern void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
@@ -72,3 +73,33 @@ void parallel_copy(int threads, void *to, const void *from, size_t size)
 }
 
 void parallel_zero(int threads, void *bytes, size_t size) { parallel_copy(threads, bytes, NULL, size); }
+
+typedef struct Addition {
+    float *to, *const *terms;
+    int count;
+    size_t elements;
+} Addition;
+
+static void add_share(void *context, int thread, int threads)
+{
+    enum { AT_ONCE = 1024 }; /* so that a sum stays in the nearest cache while all terms are added */
+    const Addition *a = context;
+    float sum[AT_ONCE];
+    uint64_t before = subnormals_flush();
+    int64_t end = parallel_begin((int64_t)a->elements, thread + 1, threads);
+    for (int64_t at = parallel_begin((int64_t)a->elements, thread, threads); at < end; at += AT_ONCE) {
+        size_t some = (size_t)(end - at < AT_ONCE ? end - at : AT_ONCE);
+        memcpy(sum, a->terms[0] + at, some * sizeof *sum);
+        for (int t = 1; t < a->count; t++)
+            for (size_t i = 0; i < some; i++) sum[i] += a->terms[t][at + (int64_t)i];
+        memcpy(a->to + at, sum, some * sizeof *sum);
+    }
+    subnormals_restore(before);
+}
+
+void parallel_add(int threads, float *to, float *const *terms, int count, size_t elements)
+{
+    enum { WORTH_A_THREAD = 1 << 14 };
+    size_t shares = elements / WORTH_A_THREAD + 1;
+    parallel_run(shares < (size_t)threads ? (int)shares : threads, add_share, &(Addition){to, terms, count, elements});
+}

@@ -24,5 +24,7 @@ static inline int64_t parallel_begin(int64_t count, int thread, int threads)
 
 void parallel_copy(int threads, void *to, const void *from, size_t size);
 void parallel_zero(int threads, void *bytes, size_t size);
+/* The sum of terms, in their order; subnormal numbers count as 0. `to` may be one of them. */
+void parallel_add(int threads, float *to, float *const *terms, int count, size_t elements);
 
 #endif

@@ -106,9 +106,7 @@ typedef enum SkyListKind {
     SKY_LIST_BACKWARD,
     SKY_LIST_WEIGHT_GRADIENT, /* the half of a split backward that nobody waits for; else empty */
     SKY_LIST_UPDATE,
-    /* Calls that the runtime makes one by one, before UPDATE and for checks: */
-    SKY_LIST_ADD_USE, /* per shared parameter: adds operand 1 to operand 0, and makes it 0. Both are the runtime's to
-                         choose; the table names a gradient for both */
+    /* Before UPDATE, and for checks: */
     SKY_LIST_SQUARES, /* per trained parameter: sums of the squares of operand 0 go to operand 1, in parts that depend
                          on the shape alone. Operands: the gradient, float64 [SkyParameter.square_parts], the value, the
                          optimiser's states. The runtime puts the one it asks about in place 0 */
@@ -159,7 +157,7 @@ typedef struct SkyParameter {
     uint32_t update_stride; /* if there are several: from one to the next; else 0 */
     uint32_t squares;       /* number of its call in SKY_LIST_SQUARES */
     uint32_t square_parts;
-    uint32_t add_use;            /* number of its call in SKY_LIST_ADD_USE, if it has uses */
+    uint32_t reserved;
     SkyLocation states[2];       /* adam.m, adam.v, or momentum */
     uint32_t frozen;             /* keeps its value: it has no gradient, no states, no uses and no update */
     uint32_t block;              /* 0 before the model's first block, 1 in it ... block_count + 1 after the last */

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "runtime/program/parallel.h"
-#include "runtime/program/subnormals.h"
 
 #define NOT_HELD UINT32_MAX
 
@@ -270,31 +269,12 @@ static void exchange_sums(GradientSums *sums, const GradientPiece *piece, int *p
     }
 }
 
-/* The sum may go where one of its terms is. */
-static void add_share(void *context, int thread, int threads)
-{
-    enum { AT_ONCE = 1024 };
-    const GradientPiece *piece = context;
-    float sum[AT_ONCE], *to = piece->target + piece->first + part_begin(piece, piece->own);
-    uint64_t before = subnormals_flush();
-    int64_t elements = (int64_t)part_elements(piece, piece->own), end = parallel_begin(elements, thread + 1, threads);
-    for (int64_t begin = parallel_begin(elements, thread, threads); begin < end; begin += AT_ONCE) {
-        size_t count = (size_t)(end - begin < AT_ONCE ? end - begin : AT_ONCE);
-        memcpy(sum, piece->parts[0] + begin, count * sizeof *sum);
-        for (int t = 1; t < piece->term_count; t++)
-            for (size_t i = 0; i < count; i++) sum[i] += piece->parts[t][begin + (int64_t)i];
-        memcpy(to + begin, sum, count * sizeof *sum);
-    }
-    subnormals_restore(before);
-}
-
 /* Adds up this rank's part, and makes its terms 0 for the next step. */
 static void add(const GradientSums *sums, GradientPiece *piece)
 {
-    enum { WORTH_A_THREAD = 1 << 14 };
     int threads = sums->execution->threads;
-    size_t shares = part_elements(piece, piece->own) / WORTH_A_THREAD + 1;
-    parallel_run(shares < (size_t)threads ? (int)shares : threads, add_share, piece);
+    parallel_add(threads, piece->target + piece->first + part_begin(piece, piece->own), piece->parts, piece->term_count,
+                 part_elements(piece, piece->own));
     for (int t = 0; t < piece->term_count; t++)
         if (piece->terms[t].gradient && piece->terms[t].gradient != piece->target)
             parallel_zero(threads, piece->terms[t].gradient + piece->first, piece->elements * sizeof(float));

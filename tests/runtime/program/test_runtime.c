@@ -221,13 +221,6 @@ static void square_parts(void *const *operands, int64_t begin, int64_t end, void
     }
 }
 
-static void add_use(void *const *operands, int64_t begin, int64_t end, void *scratch, int64_t limit)
-{
-    float *sum = operands[0], *use = operands[1];
-    (void)scratch, (void)limit;
-    for (int64_t i = begin; i < end; i++) sum[i] += use[i], use[i] = 0;
-}
-
 /* A parameter whose gradient, value and states stand one after another, next to one that is frozen. */
 static void squares_are_summed_and_checked(void **state)
 {
@@ -241,21 +234,16 @@ static void squares_are_summed_and_checked(void **state)
                              .units = COUNT / PART,
                              .nanoseconds = 1000000,
                              .name = "squares"};
-    SkyCall add = squares;
-    add.kernel = add_use;
-    add.units = COUNT;
     SkyParameter parameters[2] = {{.frozen = 1}, {.square_parts = COUNT / PART, .state_count = 2}};
     parameters[0].value = parameters[1].value = (SkyTensor){.name = "weight", .rank = 1, .dim = {COUNT}};
     for (int p = 0; p < 2; p++) parameters[p].value.bytes = 4 * COUNT;
     parameters[0].value.location = at[4];
     parameters[1].value.location = at[1];
     parameters[1].states[0] = at[2], parameters[1].states[1] = at[3];
-    SkyStage stage = {
-        .parameters = parameters,
-        .parameter_count = 2,
-        .lists =
-            {[SKY_LIST_SQUARES] = {.calls = &squares, .count = 1}, [SKY_LIST_ADD_USE] = {.calls = &add, .count = 1}},
-        .slot_count = 1};
+    SkyStage stage = {.parameters = parameters,
+                      .parameter_count = 2,
+                      .lists = {[SKY_LIST_SQUARES] = {.calls = &squares, .count = 1}},
+                      .slot_count = 1};
     stage.space_bytes[SKY_SPACE_STATE] = 6 * 4 * COUNT;
     const SkyProgram program = {.stages = &stage, .stage_count = 1};
     Diagnostics diagnostics = {0};
@@ -282,8 +270,8 @@ static void squares_are_summed_and_checked(void **state)
         tensor[1][PART / 2] = NAN;
         assert_ptr_equal(execution_spot_not_finite(&execution, 0), &parameters[1]);
         for (int i = 0; i < COUNT; i++) tensor[0][i] = 1, tensor[1][i] = 2, tensor[2][i] = 3;
-        execution_add_uses(&execution, 0, &parameters[1], (float *[]){tensor[1], tensor[2], tensor[0]}, 3);
-        for (int i = 0; i < COUNT; i++) assert_true(tensor[1][i] == 6 && tensor[2][i] == 0 && tensor[0][i] == 0);
+        parallel_add(threads, tensor[2], (float *[]){tensor[1], tensor[2], tensor[0]}, 3, COUNT);
+        for (int i = 0; i < COUNT; i++) assert_true(tensor[2][i] == 6 && tensor[1][i] == 2 && tensor[0][i] == 1);
         execution_close(&execution);
     }
     double sum = 0;

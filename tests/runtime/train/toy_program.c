@@ -180,13 +180,6 @@ static void head_gradient(void *const *o, int64_t begin, int64_t end, void *scra
         }
 }
 
-static void add_use(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
-{
-    float *sum = o[0], *use = o[1];
-    (void)scratch, (void)limit;
-    for (int64_t i = begin; i < end; i++) sum[i] += use[i], use[i] = 0;
-}
-
 /* Of rows of WIDTH, or CLASSES in the last layer: a unit each. */
 static void squares_of(void *const *o, int64_t begin, int64_t end, int columns)
 {
@@ -364,7 +357,6 @@ static void add_updates(ToyStage *t, SkyStage *stage)
                 p->states[1]);
         else
             ADD(SQUARES, squares, p->square_parts, p->gradient, parts, p->value.location, p->states[0], p->states[1]);
-        if (p->use_count) ADD(ADD_USE, add_use, (int64_t)(p->value.bytes / sizeof(float)), p->gradient, p->gradient);
     }
 }
 
