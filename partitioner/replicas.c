@@ -272,16 +272,19 @@ static bool is_inside(const PlanReplica *replica, int stage)
     return stage >= replica->first_stage && stage < replica->first_stage + replica->stage_count;
 }
 
-static void slice_crossings(const Plan *plan, const PlanReplica *replica, Plan *part)
+/* None is from another replica. */
+static bool slice_crossings(const Plan *plan, const PlanReplica *replica, Plan *part)
 {
     part->crossings = arena_new_array(&part->arena, PlanCrossing, (size_t)plan->crossing_count);
     for (int c = 0; c < plan->crossing_count; c++) {
         PlanCrossing crossing = plan->crossings[c];
         if (!is_inside(replica, crossing.to_stage)) continue;
         crossing.to_stage -= replica->first_stage;
-        if (crossing.from_stage >= 0) crossing.from_stage -= replica->first_stage;
+        if (!crossing.raw && !is_inside(replica, crossing.from_stage)) return false;
+        if (!crossing.raw) crossing.from_stage -= replica->first_stage;
         part->crossings[part->crossing_count++] = crossing;
     }
+    return true;
 }
 
 bool plan_slice(const Plan *plan, const PlanReplica *replica, Plan *part)
@@ -301,7 +304,7 @@ bool plan_slice(const Plan *plan, const PlanReplica *replica, Plan *part)
         link->from -= replica->first_stage;
         link->to -= replica->first_stage;
     }
-    slice_crossings(plan, replica, part);
+    if (!slice_crossings(plan, replica, part)) return false;
     for (int k = 0; k < part->stage_count; k++)
         if (part->stages[k].in_flight > part->microbatches) return false;
     for (int r = 0; r < part->rank_count; r++)
