@@ -99,15 +99,31 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
     buffer_free(&names);
 }
 
+/* Training would move the copies apart, each by the gradient of its own row. */
+static void refuse_copies(const Importer *importer, const ImportedParameter *parameter)
+{
+    char place[512];
+    snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
+    diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
+                      arena_format(&importer->model->arena,
+                                   "export the model with a dynamic batch, and token_type_ids as an input; or leave it "
+                                   "as it is with --freeze '%s'",
+                                   parameter->name),
+                      "holds copies of one parameter for all rows or positions, as exports with fixed shapes do: "
+                      "trained apart, they would become different");
+}
+
 static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
     if (choice.trained && was_folded(parameter->name))
-        choice =
-            (TrainedChoice){true, true, "was computed by an optimiser from parameters that the file no longer has"};
+        choice = (TrainedChoice){.trained = true,
+                                 .unsure = true,
+                                 .why = "was computed by an optimiser from parameters that the file no longer has"};
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
+    if (choice.copies && !left && (!rule || rule->train)) refuse_copies(importer, parameter);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;
@@ -198,5 +214,6 @@ bool choose_parameters(Importer *importer)
     warn_of_splits(importer);
     warn_of_ties(importer);
     sort_out(model);
-    return !constants || fold_constants(importer->graph, &model->folding, importer->diagnostics);
+    return !importer->diagnostics->errors &&
+           (!constants || fold_constants(importer->graph, &model->folding, importer->diagnostics));
 }

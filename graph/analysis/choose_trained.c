@@ -113,9 +113,12 @@ void use_survey_free(UseSurvey *survey)
     free(survey);
 }
 
-static TrainedChoice trained(const char *why) { return (TrainedChoice){true, false, why}; }
-static TrainedChoice fixed(const char *why) { return (TrainedChoice){false, false, why}; }
-static TrainedChoice perhaps(bool is_trained, const char *why) { return (TrainedChoice){is_trained, true, why}; }
+static TrainedChoice trained(const char *why) { return (TrainedChoice){.trained = true, .why = why}; }
+static TrainedChoice fixed(const char *why) { return (TrainedChoice){.why = why}; }
+static TrainedChoice perhaps(bool is_trained, const char *why)
+{
+    return (TrainedChoice){.trained = is_trained, .unsure = true, .why = why};
+}
 
 /* Of two uses the one that says more: being trained for certain, then fixed for certain, then anything. */
 static TrainedChoice stronger(TrainedChoice a, TrainedChoice b)
@@ -178,14 +181,26 @@ static TrainedChoice choose_number(UseSurvey *survey, const Node *node, int inpu
     return perhaps(false, "is one number that something is computed with");
 }
 
+/* Whether the value has a row for every row of the batch that the node computes. */
+static bool has_batch(const Graph *graph, ValueId value, const Node *node)
+{
+    const Shape *shape = &graph_value(graph, value)->shape, *result = &graph_value(graph, node->outputs[0])->shape;
+    return shape->rank > 2 && shape->rank == result->rank && shape->dim[0] > 1 && shape->dim[0] == result->dim[0];
+}
+
 static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node *node, int input)
 {
     ValueId other = node->inputs[1 - input];
     if (!survey->activation[other]) return choose_by_uses(survey, parameter, node->outputs[0]);
     if (!is_addition(node)) return perhaps(false, "is subtracted, or subtracted from");
-    if (graph_value(survey->graph, parameter)->shape.rank > 2 &&
-        becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
+    const Graph *graph = survey->graph;
+    if (graph_value(graph, parameter)->shape.rank > 2 && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX)) {
+        bool filled = is_constant_filled(graph, parameter);
+        if (filled && has_batch(graph, node->inputs[input], node))
+            return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
+        if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
         return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
+    }
     return trained(graph_value(survey->graph, parameter)->shape.rank > 1 ? "is a table that is added" : "is a bias");
 }
 
@@ -245,6 +260,41 @@ static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueI
     return choice;
 }
 
+/* Whether all parts along the axis are equal. */
+static bool repeats_along(const Value *value, int axis)
+{
+    size_t inner = dtype_size(value->dtype), outer = 1;
+    for (int i = 0; i < value->shape.rank; i++) {
+        if (i < axis) outer *= (size_t)value->shape.dim[i];
+        if (i > axis) inner *= (size_t)value->shape.dim[i];
+    }
+    size_t count = (size_t)value->shape.dim[axis];
+    for (size_t o = 0; o < outer; o++)
+        for (size_t k = 1; k < count; k++)
+            if (memcmp((const char *)value->data + o * count * inner,
+                       (const char *)value->data + (o * count + k) * inner, inner) != 0)
+                return false;
+    return true;
+}
+
+/* With fixed shapes an exporter expands a parameter to all rows of the batch, or all positions, and folds what it
+ * becomes: token types, or the vector of a first token. */
+static bool is_expanded(const UseSurvey *survey, ValueId parameter)
+{
+    const Value *value = graph_value(survey->graph, parameter);
+    if (!value->data || value->shape.rank < 3) return false;
+    for (uint32_t u = survey->first[parameter]; u < survey->first[parameter + 1]; u++) {
+        const Node *node = graph_node(survey->graph, survey->uses[u].node);
+        const Shape *result = &graph_value(survey->graph, node->outputs[0])->shape;
+        if (!operator_has(node->op, IS_MAP | FILLS) || !survey->from_inputs[node->outputs[0]]) continue;
+        if (has_batch(survey->graph, parameter, node) && repeats_along(value, 0)) return true;
+        if (value->shape.rank == result->rank && value->shape.dim[1] > 1 && value->shape.dim[1] == result->dim[1] &&
+            !is_constant_filled(survey->graph, parameter) && repeats_along(value, 1))
+            return true;
+    }
+    return false;
+}
+
 TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
 {
     const Value *value = graph_value(survey->graph, parameter);
@@ -257,5 +307,6 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
     bool table = shape_elements(&value->shape) > 1 && choice.trained;
     if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data))
         return fixed("holds nothing but 0 and one number: a mask");
+    choice.copies = choice.trained && is_expanded(survey, parameter);
     return choice.why ? choice : perhaps(false, "reaches no output by itself");
 }

@@ -8,6 +8,7 @@
 typedef struct TrainedChoice {
     bool trained;
     bool unsure;     /* nothing in the graph says it for certain: worth a warning */
+    bool copies;     /* it would be trained, but holds copies of one parameter, which would be trained apart */
     const char *why; /* a phrase: "a factor of a matrix product"; static */
 } TrainedChoice;
 

@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""What exporters with fixed shapes fold of parameters: copies of one, for every row of the batch or every position, are
+refused unless they are frozen; masks that are added to the scores of every row are not trained.
+
+    tests/frontend/onnx/test_folded_copies.py SKYCC
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+from checks import failed, require  # noqa: E402
+import safetensors_files  # noqa: E402
+from operator_models import real  # noqa: E402
+
+skycc = os.path.abspath(sys.argv[1])
+WIDTH, TOKENS = 4, 3
+STARTS = {}  # of the model at hand
+
+
+def model(path, batch, nodes, folded, result="x"):
+    """`nodes` compute of rows of a table, and of the folded tensor, what is classified token by token."""
+    tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), "folded": folded}
+    STARTS.update({name: value.astype("f4") for name, value in tensors.items()})
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["x"]), *nodes,
+             helper.make_node("MatMul", [result, "matrix"], ["logits"])]
+    graph = helper.make_graph(
+        nodes, "folded", [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, TOKENS])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in tensors.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    length = TOKENS + (folded.shape[1] if "joined" in result else 0)
+    ids = np.arange(batch * TOKENS, dtype="i4").reshape(batch, -1) % 7
+    safetensors_files.write("in.safetensors", {"input_ids": ids, "labels": np.ones((batch, length), "i4")})
+
+
+def trained(path, *options):
+    """Exit status, what is printed, and which parameters have changed."""
+    result = subprocess.run([skycc, "run", path, "--inputs", "in.safetensors", "--interpret", "--loss", "cross-entropy",
+                             "--train", "1", "-o", "out.safetensors", *options], capture_output=True, text=True)
+    found = safetensors_files.read("out.safetensors") if result.returncode == 0 else {}
+    return result.returncode, result.stderr, {
+        key[6:] for key, value in found.items() if key.startswith("param/") and not np.array_equal(value, STARTS[key[6:]])
+    }
+
+
+def refused(name, *arguments):
+    model(name, *arguments)
+    code, message, _ = trained(name)
+    require(code == 1 and "'folded': holds copies of one parameter" in message and "--freeze 'folded'" in message, name,
+            code, message)
+    code, message, parameters = trained(name, "--freeze", "folded")
+    require(code == 0 and parameters == {"table", "matrix"}, name, "frozen:", code, message, parameters)
+
+
+def accepted(name, wanted, *arguments):
+    model(name, *arguments)
+    code, message, parameters = trained(name)
+    require(code == 0 and parameters == wanted, name, code, message, parameters)
+    return message
+
+
+ADD = [helper.make_node("Add", ["x", "folded"], ["sum"])]
+JOIN = [helper.make_node("Concat", ["folded", "x"], ["joined"], axis=1)]
+ATTEND = [helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 1]),
+          helper.make_node("MatMul", ["x", "turned"], ["products"]),
+          helper.make_node("Reshape", ["products", "heads"], ["scores"]),
+          helper.make_node("Add", ["scores", "folded"], ["masked"]),
+          helper.make_node("Softmax", ["masked"], ["shares"]),
+          helper.make_node("Reshape", ["shares", "flat"], ["weights"]),
+          helper.make_node("MatMul", ["weights", "x"], ["context"])]
+
+
+def shape(name, *values):
+    return helper.make_node("Constant", [], [name], value=helper.make_tensor("", TensorProto.INT64, [len(values)],
+                                                                            values))
+
+
+with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+    os.chdir(scratch)
+    both, kind, positions = {"table", "matrix", "folded"}, real(WIDTH, seed=3), real(1, TOKENS, WIDTH, seed=4)
+    refused("types", 2, ADD, np.broadcast_to(kind, (2, TOKENS, WIDTH)), "sum")
+    refused("types-of-one-row", 1, ADD, np.broadcast_to(kind, (1, TOKENS, WIDTH)), "sum")
+    refused("positions-of-rows", 2, ADD, np.broadcast_to(positions, (2, TOKENS, WIDTH)), "sum")
+    refused("first", 2, JOIN, np.broadcast_to(kind, (2, 1, WIDTH)), "joined")
+    accepted("positions", both, 2, ADD, positions, "sum")
+    accepted("first-of-one-row", both, 1, JOIN, kind.reshape(1, 1, WIDTH), "joined")
+    for batch in (1, 2):
+        attend = [shape("heads", batch, 1, TOKENS, TOKENS), shape("flat", batch, TOKENS, TOKENS), *ATTEND]
+        message = accepted("mask", {"table", "matrix"}, batch, attend, np.zeros((batch, 1, TOKENS, TOKENS)), "context")
+        require(("so skycc does not train it" in message) == (batch == 1), batch, message)
+    drawn = real(1, 1, TOKENS, TOKENS, seed=5)
+    attend = [shape("heads", 1, 1, TOKENS, TOKENS), shape("flat", 1, TOKENS, TOKENS), *ATTEND]
+    copies = np.broadcast_to(drawn, (2, 1, TOKENS, TOKENS))
+    refused("relative-of-rows", 2, [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND],
+            copies, "context")
+    accepted("relative", both, 1, attend, drawn, "context")
+sys.exit(failed())
