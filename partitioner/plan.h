@@ -114,6 +114,8 @@ typedef struct PlanRank {
     const char *device;
     int replica;           /* index into Plan.replicas */
     int64_t process_bytes; /* of memory, in addition to what its stages take; 0: not known */
+    int host;              /* number of the machine that it shares with others; where Plan.processors is 0: nothing */
+    double cores;          /* of it that are busy while the rank works */
     int *stages;           /* ascending */
     int stage_count;
     PlanInstruction *instructions; /* of one step */
@@ -223,6 +225,7 @@ typedef struct Plan {
     int stage_count;
     PlanRank *ranks;
     int rank_count;
+    int processors;        /* of every host: where the ranks at work need more, all work takes longer; 0: enough */
     PlanReplica *replicas; /* at least one; none where nothing fits */
     int replica_count;
     PlanLink *links; /* stage_count - replica_count */

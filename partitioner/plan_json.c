@@ -97,6 +97,8 @@ static void add_rank(JsonWriter *json, const PlanRank *rank)
     for (int k = 0; k < rank->stage_count; k++) json_add_integer(json, NULL, rank->stages[k]);
     json_close(json, ']');
     if (rank->process_bytes > 0) json_add_integer(json, "process_bytes", rank->process_bytes);
+    if (rank->cores > 0) json_add_integer(json, "host", rank->host);
+    if (rank->cores > 0) json_add_number(json, "cores", rank->cores);
     json_close(json, '}');
 }
 
@@ -162,6 +164,7 @@ static void add_head(JsonWriter *json, const Plan *plan)
     json_add_string(json, "recompute", plan_recompute_name(plan->recompute));
     json_add_integer(json, "microbatches", plan->microbatches);
     json_add_integer(json, "layers", plan->layer_count);
+    if (plan->processors > 0) json_add_integer(json, "processors", plan->processors);
     if (plan->sum_ns > 0) plan_add_seconds(json, "sum_s", plan->sum_ns);
     if (plan->microbatches_gain != 0) json_add_number(json, "microbatches_gain", plan->microbatches_gain);
     if (plan->codecs & ~CODECS_LOSSLESS) json_add_string(json, "codecs", codecs_print(plan->codecs, codecs));

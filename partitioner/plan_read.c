@@ -208,12 +208,18 @@ static bool read_rank(const PlanReading *r, const json_t *object, int index)
     PlanRank *rank = &r->plan->ranks[index];
     const char *path = arena_format(r->arena, "ranks[%d]", index);
     json_t *stages;
+    int64_t host = 0;
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
     if (!get_name(r, object, path, "device", &rank->device) ||
         !get_int(r, object, path, "replica", 0, r->plan->replica_count - 1, &rank->replica) ||
         !json_optional_integer(r->json, object, path, "process_bytes", &rank->process_bytes) ||
+        !json_optional_integer(r->json, object, path, "host", &host) ||
+        !json_optional_number(r->json, object, path, "cores", &rank->cores) ||
         !json_get_array(r->json, object, path, "stages", &stages))
         return false;
+    if (host < 0 || host >= COSTS_MAX_DEVICES || !(rank->cores >= 0 && rank->cores <= 1e6))
+        return json_refuse(r->json, path, "host or cores are no numbers of them");
+    rank->host = (int)host;
     if (rank->process_bytes < 0 || rank->process_bytes > COSTS_MOST_PROCESS_BYTES)
         return json_refuse(r->json, path, "process_bytes must be 0 to 2^40");
     rank->stages = arena_new_array(r->arena, int, (size_t)r->plan->stage_count);
@@ -398,6 +404,8 @@ static bool read_head(const PlanReading *r, const json_t *root)
            (!json_object_get(root, "in_flight_limit") ||
             get_int(r, root, "", "in_flight_limit", 1, COSTS_MAX_MICROBATCHES, &plan->in_flight_limit)) &&
            get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
+           (!json_object_get(root, "processors") ||
+            get_int(r, root, "", "processors", 1, COSTS_MAX_DEVICES, &plan->processors)) &&
            has_time(r, root, "sum_s", &plan->sum_ns) && get_time(r, root, "", "period_s", &plan->period_ns) &&
            get_time(r, root, "", "step_s", &plan->step_ns) &&
            get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&

@@ -59,8 +59,10 @@ static bool same_times(const double *a, const double *b, int count)
 static bool same_type(const Costs *costs, int i, int j)
 {
     const DeviceCost *a = &costs->devices[i], *b = &costs->devices[j];
-    return a->slowdown == b->slowdown && a->sum_s == b->sum_s && a->memory_bytes == b->memory_bytes &&
-           a->region == b->region && same_times(a->forward_s, b->forward_s, costs->layer_count) &&
+    return a->slowdown == b->slowdown && a->sum_s == b->sum_s &&
+           (costs->processors == 0 || (a->host == b->host && a->cores == b->cores)) &&
+           a->memory_bytes == b->memory_bytes && a->region == b->region &&
+           same_times(a->forward_s, b->forward_s, costs->layer_count) &&
            same_times(a->backward_s, b->backward_s, costs->layer_count) &&
            same_times(a->update_s, b->update_s, costs->layer_count) &&
            costs_may_begin(costs, i) == costs_may_begin(costs, j) && costs_may_end(costs, i) == costs_may_end(costs, j);

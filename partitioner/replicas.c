@@ -86,6 +86,7 @@ static void join_head(Plan *plan, const Plan *first)
     plan->recompute = first->recompute;
     plan->codecs = first->codecs;
     plan->layer_count = first->layer_count;
+    plan->processors = first->processors;
 }
 
 static PlanInstruction *move_instructions(Plan *plan, const PlanRank *rank, int stages)

@@ -184,6 +184,7 @@ static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
     Profile *profile = &probe->profile;
     const Cluster *cluster = &probe->planned.cluster;
     if (!measure(probe, &profile->reference, 1, diagnostics)) return false;
+    profile->reference.processors = parallel_processors();
     profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];

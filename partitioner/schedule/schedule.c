@@ -236,7 +236,10 @@ static void build_ranks(Plan *plan, const Problem *problem, const Allocation *al
         build_stage(plan, problem, allocation, k, *rank - 1);
         PlanRank *r = &plan->ranks[*rank - 1];
         r->device = plan->stages[k].device;
-        r->process_bytes = problem->costs->devices[allocation->device[k]].process_bytes;
+        const DeviceCost *device = &problem->costs->devices[allocation->device[k]];
+        r->process_bytes = device->process_bytes;
+        r->host = device->host;
+        r->cores = problem->costs->processors > 0 ? device->cores : 0;
         int *stages = arena_new_array(&plan->arena, int, (size_t)r->stage_count + 1);
         if (r->stage_count) memcpy(stages, r->stages, (size_t)r->stage_count * sizeof *stages);
         stages[r->stage_count++] = k;
@@ -292,6 +295,7 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
     plan->stage_count = allocation->stage_count;
     plan->stages = arena_new_array(&plan->arena, PlanStage, (size_t)plan->stage_count);
     build_ranks(plan, problem, allocation);
+    plan->processors = problem->costs->processors;
     plan_set_alone(plan, -1);
     build_links(plan, problem, allocation);
     plan_norm_set(plan, problem->costs);

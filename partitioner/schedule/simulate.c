@@ -1,5 +1,7 @@
 #include "partitioner/schedule/simulate.h"
 
+#include "partitioner/schedule/host_load.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,7 @@ typedef struct Simulator {
     int *next;      /* [rank]: instruction to do */
     int64_t *clock; /* [rank] */
     int64_t *busy;  /* [rank] */
+    HostLoad load;  /* where ranks share processors */
     /* [direction][stage * microbatches + microbatch] when the message to that stage is there; -1: not sent */
     int64_t *arrival[2];
     int64_t *link_free[2];  /* [direction][link]; one and the same where they share it: [0] */
@@ -57,6 +60,8 @@ static bool wrong(Simulator *s, const char *reason)
 
 static bool compute(Simulator *s, int rank, int64_t duration)
 {
+    if (s->plan->processors > 0 && duration > 0)
+        host_load_add(&s->load, s->clock[rank], duration, &s->plan->ranks[rank]);
     s->clock[rank] += duration;
     s->busy[rank] += duration;
     return true;
@@ -253,6 +258,22 @@ static bool report(Simulator *s, Diagnostics *diagnostics)
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = object}, NULL, "%s", s->reason);
 }
 
+/* The spans, and of each rank its end and how long it works. */
+static void stretch(Simulator *s)
+{
+    HostStretch stretch = host_load_stretch(&s->load, s->plan, &s->scratch);
+    for (int r = 0; r < s->plan->rank_count; r++) {
+        int64_t end = s->clock[r];
+        for (int i = 0; i < s->plan->ranks[r].instruction_count; i++) {
+            SimulatedSpan *span = &s->simulation->spans[r][i];
+            *span =
+                (SimulatedSpan){host_stretch_moment(&stretch, span->start), host_stretch_moment(&stretch, span->end)};
+        }
+        s->clock[r] = host_stretch_moment(&stretch, end);
+        if (end > 0) s->busy[r] = (int64_t)((double)s->busy[r] / (double)end * (double)s->clock[r]);
+    }
+}
+
 bool plan_simulate_first(Simulation *simulation, const Plan *plan, int microbatches, Diagnostics *diagnostics)
 {
     memset(simulation, 0, sizeof *simulation);
@@ -263,6 +284,8 @@ bool plan_simulate_first(Simulation *simulation, const Plan *plan, int microbatc
         if (!s.finished[k]) ok = wrong(&s, "a stage is never updated");
     if (!ok) report(&s, diagnostics);
     double busy = 0;
+    if (ok && s.load.count > 0) stretch(&s);
+    host_load_free(&s.load);
     for (int r = 0; r < plan->rank_count; r++) {
         if (s.clock[r] > simulation->step_ns) simulation->step_ns = s.clock[r];
         busy += (double)s.busy[r];

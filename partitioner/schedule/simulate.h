@@ -16,7 +16,10 @@ typedef struct Simulation {
     SimulatedSpan **spans; /* [rank][instruction] */
 } Simulation;
 
-/* Runs the plan's instruction lists: a rank does one instruction after the other; sends do not block, a link carries
+/* Where ranks share the processors of a host (Plan.processors), time passes more slowly while those at work need more
+ * than there are (host_load.h).
+ *
+ * Runs the plan's instruction lists: a rank does one instruction after the other; sends do not block, a link carries
  * one message at a time per direction (or in all, where they share it) and delivers it a latency after it left; a
  * receive waits for its message, and the first REDUCE of a rank for the norm of the gradient, where the plan has a
  * round for that. Sends begin with encoding and receives end with decoding, on the rank. Refuses (false, reporting

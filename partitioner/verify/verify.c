@@ -144,6 +144,12 @@ static bool check_stages(Rules *r)
         if (plan->ranks[plan->stages[k].rank].process_bytes != r->costs->devices[device].process_bytes)
             return rules_refuse(r, object, "its rank's process takes %lld bytes more",
                                 (long long)r->costs->devices[device].process_bytes);
+        const PlanRank *rank = &plan->ranks[plan->stages[k].rank];
+        const DeviceCost *own = &r->costs->devices[device];
+        bool shared = r->costs->processors > 0;
+        if (plan->processors != r->costs->processors || (shared && rank->host != own->host) ||
+            rank->cores != (shared ? own->cores : 0))
+            return rules_refuse(r, "ranks", "another host, or cores, than that of '%s'", own->name);
         int64_t work = plan->stages[k].forward_ns + plan->stages[k].backward_ns;
         int64_t before_ns = used[device] ? plan->stages[0].forward_ns + plan->stages[0].backward_ns : 0;
         period = larger(period, work + before_ns);

@@ -71,8 +71,10 @@ typedef struct DeviceCost {
     int64_t memory_bytes; /* the limit of what its stages take; COSTS_NO_LIMIT if none */
     /* What a rank's process takes there in addition to its stages, at most: the program, MPI, threads; 0: not known. */
     int64_t process_bytes;
-    int region; /* index into region_names; -1: none */
-    int site;   /* index into sites.names; where there are none it says nothing */
+    int region;   /* index into region_names; -1: none */
+    int host;     /* number of the machine that it shares with other devices; where Costs.processors is 0: nothing */
+    double cores; /* of it that are busy while the device works: its threads, less where a slowdown is emulated */
+    int site;     /* index into sites.names; where there are none it says nothing */
     /* The device's own measured times, one per layer; NULL: slowdown times the reference's. */
     double *forward_s, *backward_s, *update_s;
     double sum_s; /* a byte of a layer's gradients, to sum them with other replicas, at least; no file holds it */
@@ -104,6 +106,7 @@ typedef struct Costs {
     /* Names of devices that raw inputs or labels must not leave: they own the first, or the last, layer. NULL: free. */
     const char *keep_inputs, *keep_labels;
     SiteCosts sites;
+    int processors; /* of every host, whose devices may work at once as far as these go; 0: not known, or enough */
     int64_t
         norm_bytes; /* that ranks exchange before every update to agree on the norm of the gradient; 0: they do not */
 } Costs;

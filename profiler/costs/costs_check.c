@@ -68,6 +68,7 @@ static bool check_device(Checking *c, const Costs *costs, int i)
 {
     const DeviceCost *d = &costs->devices[i];
     const char *object = arena_format(&c->scratch, "devices[%d] '%s'", i, d->name);
+    if (!(d->cores >= 0 && d->cores <= 1e6)) return wrong(c, object, "cores must be between 0 and 1e6");
     if (!(d->slowdown > 0 && d->slowdown <= 1e9)) return wrong(c, object, "slowdown must be above 0 and at most 1e9");
     if (d->memory_bytes < 0) return wrong(c, object, "memory_bytes must not be negative");
     if (d->process_bytes < 0 || d->process_bytes > COSTS_MOST_PROCESS_BYTES)

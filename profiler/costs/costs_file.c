@@ -132,6 +132,7 @@ static bool read_device(const CostsReading *r, const json_t *object, int index)
     const char *path = arena_format(r->arena, "devices[%d]", index), *region = NULL;
     DeviceCost *device = &r->costs->devices[index];
     if (!json_is_object(object)) return json_refuse(r->json, path, "must be an object");
+    int64_t host = 0;
     device->slowdown = 1;
     device->memory_bytes = COSTS_NO_LIMIT;
     device->region = -1;
@@ -139,9 +140,13 @@ static bool read_device(const CostsReading *r, const json_t *object, int index)
         !json_optional_number(r->json, object, path, "slowdown", &device->slowdown) ||
         !json_optional_integer(r->json, object, path, "memory_bytes", &device->memory_bytes) ||
         !json_optional_integer(r->json, object, path, "process_bytes", &device->process_bytes) ||
+        !json_optional_integer(r->json, object, path, "host", &host) ||
+        !json_optional_number(r->json, object, path, "cores", &device->cores) ||
         !json_optional_string(r->json, object, path, "region", &region) ||
         !read_codec_pairs(r, object, path, "coding_s", device->coding_s))
         return false;
+    if (host < 0 || host >= COSTS_MAX_DEVICES) return json_refuse(r->json, path, "host is not a number of one");
+    device->host = (int)host;
     for (const CostMember *m = device_times; m->key; m++)
         if (!read_own_times(r, object, path, m->key, own_times(m, device))) return false;
     if (!region || r->costs->region_count == 0) return true; /* without links a region means nothing */
@@ -258,6 +263,11 @@ static bool read_root(const CostsReading *r, const json_t *root)
         if (!read_layer(r, json_array_get(layers, (size_t)i), i)) return false;
     for (int i = 0; i < costs->device_count; i++)
         if (!read_device(r, json_array_get(devices, (size_t)i), i)) return false;
+    int64_t processors = 0;
+    if (!json_optional_integer(r->json, root, "", "processors", &processors)) return false;
+    if (processors < 0 || processors > COSTS_MAX_DEVICES)
+        return json_refuse(r->json, "processors", "is not a number of them");
+    costs->processors = (int)processors;
     return json_optional_integer(r->json, root, "", "norm_bytes", &costs->norm_bytes) &&
            read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels) &&
            read_sites(r, root);
@@ -329,6 +339,8 @@ static void add_device(JsonWriter *json, const Costs *costs, const DeviceCost *d
     json_add_number(json, "slowdown", device->slowdown);
     if (device->memory_bytes != COSTS_NO_LIMIT) json_add_integer(json, "memory_bytes", device->memory_bytes);
     if (device->process_bytes > 0) json_add_integer(json, "process_bytes", device->process_bytes);
+    if (costs->processors > 0) json_add_integer(json, "host", device->host);
+    if (costs->processors > 0) json_add_number(json, "cores", device->cores);
     if (costs->region_count > 0) json_add_string(json, "region", costs->region_names[device->region]);
     for (const CostMember *m = device_times; m->key; m++)
         if (*own_times(m, device)) json_add_numbers(json, m->key, *own_times(m, device), (size_t)costs->layer_count);
@@ -402,6 +414,9 @@ void costs_print(const Costs *costs, Buffer *buffer)
     json_close(json, ']');
     if (costs->region_count > 0) add_links(json, costs);
     add_codec_pairs(json, "coding_s", costs->coding_s);
+    if (costs->processors > 0) {
+        json_add_integer(json_break(json, "\n "), "processors", costs->processors);
+    }
     if (costs->norm_bytes > 0) {
         json_add_integer(json_break(json, "\n "), "norm_bytes", costs->norm_bytes);
     }

@@ -280,6 +280,21 @@ static void set_devices(Costs *costs, const Cluster *cluster, bool linked)
     }
 }
 
+/* Where one machine stands for all devices, those of a host run on it, and share it where it has too few processors. */
+static void set_hosts(Costs *costs, const Cluster *cluster, const MachineProfile *machine)
+{
+    bool shared = false;
+    double *busy = arena_new_array(&costs->arena, double, (size_t)cluster->device_count);
+    for (int d = 0; d < cluster->device_count; d++) {
+        DeviceCost *device = &costs->devices[d];
+        while (strcmp(cluster->devices[device->host].host, cluster->devices[d].host) != 0) device->host++;
+        device->cores = cluster->devices[d].threads / fmax(1, device->slowdown);
+        busy[device->host] += device->cores;
+        shared |= busy[device->host] > machine->processors;
+    }
+    if (shared) costs->processors = machine->processors;
+}
+
 static void set_links(Costs *costs, const Cluster *cluster)
 {
     int zones = cluster->zone_count;
@@ -395,6 +410,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
 
     if (profile && !profile_has_machines(profile)) profile = NULL; /* of links alone, as sites measure them */
     const MachineProfile *reference = profile ? &profile->reference : NULL;
+    if (reference && reference->processors > 0) set_hosts(costs, cluster, reference);
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
     uint64_t block_bytes = 0;

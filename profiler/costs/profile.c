@@ -13,6 +13,7 @@ static void add_machine(JsonWriter *json, const MachineProfile *machine, const c
 {
     json_add_string(json_break(json, margin), "target", machine->target);
     json_add_integer(json_break(json, margin), "threads", machine->threads);
+    if (machine->processors > 0) json_add_integer(json_break(json, margin), "processors", machine->processors);
     json_add_number(json_break(json, margin), "gflops", machine->gflops);
     json_add_number(json_break(json, margin), "bandwidth_Bps", machine->bandwidth_Bps);
     json_open(json_break(json, margin), "kernels", '{');
@@ -96,18 +97,21 @@ static bool read_kernels(MachineProfile *machine, Arena *arena, json_t *object, 
 static bool read_machine(MachineProfile *machine, Arena *arena, json_t *object, const char *path, JsonReader reader)
 {
     const char *target;
-    int64_t threads = 1;
+    int64_t threads = 1, processors = 0;
     if (!json_get_string(reader, object, path, "target", &target) ||
         !json_optional_integer(reader, object, path, "threads", &threads) ||
+        !json_optional_integer(reader, object, path, "processors", &processors) ||
         !json_optional_number(reader, object, path, "gflops", &machine->gflops) ||
         !json_optional_number(reader, object, path, "bandwidth_Bps", &machine->bandwidth_Bps))
         return false;
     if (threads < 1 || threads > 1 << 16) return refuse_profile(reader, "threads", "not a number of threads");
+    if (processors < 0 || processors > 1 << 16) return refuse_profile(reader, "processors", "not a number of them");
     if (!(machine->gflops >= 0 && machine->gflops < 1e9)) return refuse_profile(reader, "gflops", "not a speed");
     if (!(machine->bandwidth_Bps >= 0 && machine->bandwidth_Bps < 1e18))
         return refuse_profile(reader, "bandwidth_Bps", "not a bandwidth");
     machine->target = arena_string(arena, target);
     machine->threads = (int)threads;
+    machine->processors = (int)processors;
     return read_kernels(machine, arena, object, path, reader);
 }
 

@@ -20,6 +20,7 @@ typedef struct MachineProfile {
     const char *device;   /* in the cluster file; NULL: the reference machine */
     const char *target;   /* the CPU that kernels were compiled for */
     int threads;          /* all times are with so many */
+    int processors;       /* that the reference machine's processes share; 0: not known */
     double gflops;        /* 1e9 float32 operations per second of a matrix product; 0: not measured */
     double bandwidth_Bps; /* bytes per second, read and written, of an elementwise kernel; 0: not measured */
     KernelTime *kernels;  /* sorted by hash; none where no model was probed */

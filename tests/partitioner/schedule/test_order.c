@@ -279,9 +279,53 @@ static void micro_batches_are_chosen_by_what_doubling_brings(void **state)
     assert_float_equal(gain, -1, 1e-9);
 }
 
+/* Devices on one host with two processors: enough for two at a time, and for four that need half of one each. */
+static void ranks_share_the_processors_of_their_host(void **state)
+{
+    (void)state;
+    static const double cores[] = {1, 0.5, 2};
+    int64_t steps[4];
+    for (int way = 0; way < 4; way++) { /* the last: each has a host of its own */
+        Costs costs;
+        Plan plan;
+        Verified verified;
+        Diagnostics diagnostics = {0};
+        random_costs_sized(&costs, WITH_LINKS, 4, 1, 1);
+        costs.microbatches = 12;
+        costs.layer_count = costs.device_count = 4;
+        costs.layers = arena_new_array(&costs.arena, LayerCost, 4);
+        costs.devices = arena_new_array(&costs.arena, DeviceCost, 4);
+        costs.processors = 2;
+        for (int i = 0; i < 4; i++) {
+            costs.layers[i] = (LayerCost){.name = "layer", .forward_s = 1e-6, .backward_s = 2e-6, .output_bytes = 1};
+            costs.devices[i] = (DeviceCost){.name = arena_format(&costs.arena, "d%d", i),
+                                            .slowdown = 1,
+                                            .memory_bytes = COSTS_NO_LIMIT,
+                                            .host = way == 3 ? i : 0,
+                                            .cores = cores[way % 3]};
+        }
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        request.allocate = PLAN_EVEN;
+        request.schedule = PLAN_1F1B;
+        assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+        assert_int_equal(plan.stage_count, 4);
+        assert_true(plan_verify(&verified, &plan, &costs, false, &diagnostics));
+        plan.ranks[1].cores += 1;
+        assert_false(plan_verify(&verified, &plan, &costs, false, &diagnostics));
+        steps[way] = plan.simulated_step_ns;
+        plan_free(&plan);
+        costs_free(&costs);
+        diagnostics_free(&diagnostics);
+    }
+    assert_int_equal(steps[1], steps[3]);       /* they are enough */
+    assert_true(steps[0] >= 4 * 12 * 3000 / 2); /* all the work, on two processors */
+    assert_true(steps[0] > steps[1] && steps[2] > steps[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_share_the_processors_of_their_host),
         cmocka_unit_test(searched_schedules_are_never_slower),
         cmocka_unit_test(long_links_take_half_the_time),
         cmocka_unit_test(busy_links_take_little_more_than_they_must),
