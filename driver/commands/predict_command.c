@@ -35,6 +35,7 @@ typedef struct Prediction {
     int64_t batch, width; /* 0: open */
     int64_t most_width;   /* the most tokens it has positions for, if known */
     bool has_mask;
+    bool twofold;         /* embeds two texts a row */
     HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
     bool several;         /* labels per text, by its configuration */
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
@@ -131,6 +132,7 @@ static bool read_inputs(Prediction *prediction, const OnnxModel *model, Diagnost
         const Onnx__ValueInfoProto *input = graph->input[i];
         if (!input->name) continue;
         if (strcmp(input->name, "attention_mask") == 0) prediction->has_mask = true;
+        if (strcmp(input->name, "input_ids_2") == 0) prediction->twofold = true;
         if (strcmp(input->name, "input_ids") != 0) continue;
         takes_ids = true;
         prediction->batch = fixed_dimension(input, 0);
@@ -235,8 +237,10 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
     if (options->data && is_data_set(options->data)) {
         DataOrigin tokens = prediction->origin;
         tokens.labels = NULL;
-        return text_rows_open(&prediction->rows, options->data, diagnostics) &&
-               data_origin_match(&prediction->rows.data, options->data, &tokens, NULL, diagnostics);
+        bool ok = text_rows_open(&prediction->rows, options->data, diagnostics);
+        for (int i = ROW_TENSORS / 2; i < ROW_TENSORS && !prediction->twofold; i++)
+            prediction->rows.tensors[i] = (RowTensor){0};
+        return ok && data_origin_match(&prediction->rows.data, options->data, &tokens, NULL, diagnostics);
     }
     prediction->tokenizer =
         options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
@@ -389,6 +393,10 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
     Prediction prediction = {.options = options, .run = given->model, .measures = measures, .most_width = INT64_MAX};
     Diagnostics found = {0};
     if (measures) options->texts[0] = NULL;
+    if (measures && settings.of[SETTING_FORMAT].value) { /* not the embedding of single texts */
+        options->model = run_file(&settings.arena, given->model, "model.onnx");
+        options->checkpoint = run_file(&settings.arena, given->model, "checkpoints");
+    }
     if (measures && !tokenize_for_run(&prediction, &settings, options, diagnostics)) {
         prediction_free(&prediction);
         return arena_free(&settings.arena), false;

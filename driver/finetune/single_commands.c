@@ -227,7 +227,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     if (value(&listing, SETTING_HOSTS)) deploy(&listing);
     train(&listing);
     export(&listing);
-    if (is_task(&listing, "pairs")) return embed(&listing);
+    if (is_task(&listing, "pairs")) embed(&listing);
     evaluate(&listing, evaluation_data(&listing), "metrics.json");
     if (value(&listing, SETTING_TEST)) evaluate(&listing, file(&listing, TEST), "test.json");
 }

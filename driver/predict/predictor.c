@@ -8,9 +8,9 @@
 static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostics)
 {
     const Shape shape = {2, {predictor->batch, predictor->width}};
-    InputShape shapes[3];
+    InputShape shapes[ROW_TENSORS];
     size_t count = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ROW_TENSORS; i++)
         if (predictor->rows->tensors[i].data)
             shapes[count++] = (InputShape){predictor->rows->tensors[i].name, shape, DTYPE_I64, NULL};
     const ModelOptions options = {.import = {.input_shapes = shapes, .input_shape_count = count}};

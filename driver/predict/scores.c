@@ -20,6 +20,7 @@ typedef struct Scores {
     int64_t *numbers; /* of the data set's labels in the model, which may number the same names otherwise */
     double loss;      /* summed */
     int64_t counted;  /* labels, or rows */
+    int64_t right;    /* of pairs */
     AnswerTexts texts;
     BestAnswer *answers; /* of questions */
     ClassCounts each;
@@ -217,7 +218,9 @@ static void report_all(Scores *scores)
     json_open(&scores->json, NULL, '{');
     json_add_integer(&scores->json, "rows", predictions->rows->count);
     report(scores, "loss", loss, false);
-    if (predictions->head == HEAD_QUESTION && scores->texts.count) {
+    if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST) {
+        report(scores, "accuracy", scores->counted ? (double)scores->right / (double)scores->counted : NAN, true);
+    } else if (predictions->head == HEAD_QUESTION && scores->texts.count) {
         double exact, f1;
         best_answers_measure(scores->answers, &scores->texts, &exact, &f1);
         text_format(scores->text, "%-12s %lld\n", "questions", (long long)scores->texts.count);
@@ -297,13 +300,74 @@ static bool number_labels(Scores *scores, Diagnostics *diagnostics)
     return true;
 }
 
+/* ---- Pairs ---- */
+
+/* Makes rows of `count` numbers one long. */
+static void normalise(double *rows, int64_t row_count, int64_t count)
+{
+    for (double *row = rows; row < rows + row_count * count; row += count) {
+        double sum = 0;
+        for (int64_t i = 0; i < count; i++) sum += row[i] * row[i];
+        for (int64_t i = 0; i < count && sum > 0; i++) row[i] /= sqrt(sum);
+    }
+}
+
+/* Each text and the partners of all rows of a batch: the loss that finetune trains with, and how often its own is the
+ * nearest. */
+static void count_pairs(Scores *scores, double *texts, double *partners, int64_t rows, int64_t count)
+{
+    static const double temperature = 0.05;
+    double *cosines = memory_allocate((size_t)rows * sizeof *cosines);
+    normalise(texts, rows, count);
+    normalise(partners, rows, count);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t k = 0; k < rows; k++) {
+            double sum = 0;
+            for (int64_t i = 0; i < count; i++) sum += texts[r * count + i] * partners[k * count + i];
+            cosines[k] = sum / temperature;
+        }
+        bool nearest = true;
+        for (int64_t k = 0; k < rows; k++) nearest &= cosines[k] <= cosines[r];
+        predictions_softmax(cosines, rows);
+        scores->loss -= log(fmax(cosines[r], 1e-300));
+        scores->counted++;
+        scores->right += nearest;
+    }
+    free(cosines);
+}
+
+static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)
+{
+    const Predictions *predictions = scores->predictions;
+    Predictor *predictor = predictions->predictor;
+    const SkyTensor *others = predictor_output(predictor, "embedding_2", 2);
+    int64_t count = predictions->classes, batch = predictor->batch, all = predictions->rows->count;
+    if (!others || others->dim[1] != count || !text_rows_find(predictions->rows, "input_ids_2"))
+        return input_error(diagnostics, predictions->called,
+                           "import it with --head pairs:mean, and tokenize --task pairs",
+                           "embeds single texts: there is nothing to compare them with");
+    double *texts = memory_allocate(2 * (size_t)(batch * count) * sizeof *texts);
+    double *partners = texts + batch * count;
+    bool ok = true;
+    for (int64_t first = 0; ok && first < all; first += batch) {
+        int64_t rows = all - first < batch ? all - first : batch;
+        ok = predictor_run(predictor, first, diagnostics);
+        for (int64_t r = 0; ok && r < rows; r++)
+            ok = predictor_values(predictor, predictions->output, first + r, texts + r * count, diagnostics) &&
+                 predictor_values(predictor, others, first + r, partners + r * count, diagnostics);
+        if (ok) count_pairs(scores, texts, partners, rows, count);
+    }
+    free(texts);
+    if (ok) report_all(scores);
+    return ok;
+}
+
 bool scores_measure(Predictions *predictions, Buffer *text, Buffer *json, Diagnostics *diagnostics)
 {
     Predictor *predictor = predictions->predictor;
     Scores scores = {.predictions = predictions, .classes = predictions->classes, .text = text};
     scores.json = (JsonWriter){.buffer = json, .indent = 1};
-    if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST)
-        return input_error(diagnostics, predictions->called, NULL, "embeds texts: there are no labels to compare with");
+    if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST) return measure_pairs(&scores, diagnostics);
     if (!find_labels(&scores, diagnostics) || !number_labels(&scores, diagnostics)) return false;
     if (predictions->head == HEAD_QUESTION) {
         answer_texts_open(&scores.texts, &predictions->rows->data, predictions->arena);

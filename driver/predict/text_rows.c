@@ -10,7 +10,8 @@
 
 enum { MOST_TOKENIZER_BYTES = 1 << 28 };
 
-static const char *const input_names[] = {"input_ids", "attention_mask", "token_type_ids"};
+static const char *const input_names[ROW_TENSORS] = {"input_ids",   "attention_mask",   "token_type_ids",
+                                                     "input_ids_2", "attention_mask_2", "token_type_ids_2"};
 
 /* ---- Tokenizers ---- */
 
@@ -195,12 +196,14 @@ static bool add_tensor(TextRows *rows, int number, Diagnostics *diagnostics)
 
 static int64_t longest_row(const TextRows *rows)
 {
-    const RowTensor *mask = &rows->tensors[1];
-    if (!mask->data) return rows->width;
     int64_t longest = 1;
-    for (int64_t r = 0; r < rows->count; r++)
-        for (int64_t c = rows->width; c > longest; c--)
-            if (element_as_integer(mask->dtype, mask->data, r * rows->width + c - 1)) longest = c;
+    if (!rows->tensors[1].data) return rows->width;
+    for (int text = 0; text < 2; text++) {
+        const RowTensor *mask = &rows->tensors[3 * text + 1];
+        for (int64_t r = 0; mask->data && r < rows->count; r++)
+            for (int64_t c = rows->width; c > longest; c--)
+                if (element_as_integer(mask->dtype, mask->data, r * rows->width + c - 1)) longest = c;
+    }
     return longest;
 }
 
@@ -209,7 +212,7 @@ bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics)
     *rows = (TextRows){.file = path};
     rows->open = safetensors_open(&rows->data, path, diagnostics);
     if (!rows->open) return false;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ROW_TENSORS; i++)
         if (!add_tensor(rows, i, diagnostics)) return false;
     rows->longest = longest_row(rows);
     return true;
@@ -223,7 +226,7 @@ void text_rows_free(TextRows *rows)
 
 const RowTensor *text_rows_find(const TextRows *rows, const char *name)
 {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < ROW_TENSORS; i++)
         if (rows->tensors[i].data && strcmp(rows->tensors[i].name, name) == 0) return &rows->tensors[i];
     return NULL;
 }

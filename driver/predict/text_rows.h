@@ -12,12 +12,15 @@ typedef struct RowTensor {
     const void *data;
 } RowTensor;
 
+enum { ROW_TENSORS = 6 };
+
 typedef struct TextRows {
     Arena arena;
     const char *file; /* for messages; NULL: the command line */
     SafeTensors data;
     bool open;
-    RowTensor tensors[3]; /* input_ids, attention_mask, token_type_ids; data NULL: the data set has none */
+    /* input_ids, attention_mask, token_type_ids, and those of a second text; data NULL: the data set has none */
+    RowTensor tensors[ROW_TENSORS];
     int64_t count, width;
     int64_t longest; /* later columns are padding in all rows */
     /* [count]; those of the command line, or that text_rows_read_texts read; NULL: not known */

@@ -164,7 +164,12 @@ def check_answers():
 def check_pairs():
     """Both texts go through the same weights: each embedding is that of the text alone."""
     write_table("two.csv", ["anchor", "positive"], list(zip(TEXTS, TEXTS[1:] + TEXTS[:1])))
-    finetune("two.csv", "apart")
+    finetune("two.csv", "apart", "--test", "two.csv")
+    same_metrics("apart", "accuracy", "loss")
+    with open("apart/test.json") as file:
+        require(json.load(file)["rows"] == 80, "no test of pairs")
+    text = run(skycc, "evaluate", "apart", "two.csv").stdout
+    require("accuracy" in text and "rows         80" in text, text)
     require([setting(name, "apart") for name in ("task", "head", "loss")] ==
             ["pairs", "pairs:mean", "contrastive:embedding:embedding_2"], "pairs:", setting("head", "apart"))
     rows = safetensors_files.read("apart/data/train.safetensors")
