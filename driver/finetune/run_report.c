@@ -148,9 +148,11 @@ static void print_head(const RunReport *report)
     buffer_print(report->page, ": ");
     print_text(report, task->value);
     buffer_print(report->page, "</title>\n<style>\n%s%s", drawing_colours, html_style);
-    buffer_print(report->page, "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
-                               "abbr{text-decoration:underline dotted;cursor:help}.long{white-space:normal;"
-                               "min-width:16rem}</style>\n</head>\n<body>\n<main>\n<h1>");
+    buffer_print(
+        report->page,
+        "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
+        "abbr{text-decoration:underline dotted;cursor:help}.wide+.wide{margin-top:1.2rem}.long{white-space:normal;"
+        "min-width:16rem}</style>\n</head>\n<body>\n<main>\n<h1>");
     print_text(report, model);
     const char *reason = task->reason ? task->reason : task->value, *why = strstr(reason, ": ");
     buffer_print(report->page, ": ");
@@ -165,18 +167,24 @@ static void print_head(const RunReport *report)
     buffer_print(report->page, ".</p>\n");
 }
 
+static void print_measured(const RunReport *report, const char *metric, const json_t *measured)
+{
+    bool share = strcmp(metric, "accuracy") == 0 || strcmp(metric, "exact") == 0;
+    double value = json_number_value(measured);
+    if (json_is_number(measured)) print_fact(report, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
+}
+
 static void print_summary(const RunReport *report)
 {
     const char *metric = report->settings->of[SETTING_METRIC].value;
     double step = measured_step(report), planned, seconds = last_value(report, SECONDS);
     planned = json_number_value(json_object_get(report->plan, "simulated_step_s"));
     buffer_print(report->page, "<dl>\n");
-    const json_t *measured = json_object_get(report->metrics, metric);
-    if (json_is_number(measured)) {
-        double value = json_number_value(measured);
-        bool share = strcmp(metric, "accuracy") == 0 || strcmp(metric, "exact") == 0;
-        print_fact(report, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
-    }
+    print_measured(report, metric, json_object_get(report->metrics, metric));
+    json_t *metrics = (json_t *)report->metrics, *value;
+    const char *name;
+    json_object_foreach(metrics, name, value) if (json_is_real(value) && strcmp(name, metric) != 0 &&
+                                                  strcmp(name, "loss") != 0) print_measured(report, name, value);
     if (report->logged) {
         print_fact(report, "training loss", "%.4g", last_value(report, LOSS));
         if (!isnan(last_value(report, EVAL_LOSS)))

@@ -69,10 +69,12 @@ void row_text(Buffer *text, const TextRows *rows, int64_t row, const Tokenizer *
     const RowTensor *tensor = text_rows_find(rows, "input_ids");
     if (!tensor || tensor->dtype != DTYPE_I32) return;
     const int32_t *ids = (const int32_t *)tensor->data + row * rows->width;
+    const RowTensor *mask = text_rows_find(rows, "attention_mask");
     Spelling spelling = spelling_of(ids, rows->width, tokenizer);
     bool between = false;
     for (int64_t t = 0; t < rows->width; t++) {
         Buffer piece = {0};
+        if (mask && !element_as_integer(mask->dtype, mask->data, row * rows->width + t)) break; /* padding */
         if (tokenizer_is_special(tokenizer, ids[t])) {
             between = text->size > 0;
         } else if (tokenizer_piece(tokenizer, ids[t], &piece)) {

@@ -111,6 +111,7 @@ def check_afterwards():
                  "Confusion", "Worst errors", "&lt;b&gt;good&lt;/b&gt;", "busy, of a step", "planned step time",
                  "programs/report.html", "What would make it faster", "warmup"):
         require(part in text, "no", part, text[-5000:])
+    require("[PAD]" not in text, "padding is shown as text")
     require("http-equiv" not in text and HOSTILE not in text, "refreshes for ever, or is not escaped")
     require(not re.search(r"(src|href)=.?https?:", text), "needs something from elsewhere")
     with open("run/metrics.json") as file:
