@@ -1,8 +1,10 @@
 #include "driver/coordinate/evaluator.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
-#include <spawn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,16 +12,26 @@
 #include "base/input_files.h"
 #include "base/json.h"
 
+/* One that outlived its coordinator would write another's result. */
 static const char *result_path(Arena *arena, const char *directory)
 {
-    return arena_format(arena, "%s/evaluation.json", directory);
+    return arena_format(arena, "%s/evaluation-%ld.json", directory, (long)getpid());
+}
+
+void evaluator_clean(const char *directory)
+{
+    Arena arena = {0};
+    glob_t found;
+    if (glob(arena_format(&arena, "%s/evaluation-*.json", directory), 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) unlink(found.gl_pathv[i]);
+        globfree(&found);
+    }
+    arena_free(&arena);
 }
 
 pid_t evaluator_begin(const char *directory, const char *checkpoint)
 {
     Arena arena = {0};
-    pid_t process = -1;
-    posix_spawn_file_actions_t actions;
     char *const words[] = {"skycc",
                            "evaluate",
                            arena_format(&arena, "%s/" EVALUATOR_MODEL, directory),
@@ -28,12 +40,16 @@ pid_t evaluator_begin(const char *directory, const char *checkpoint)
                            "-o",
                            arena_string(&arena, result_path(&arena, directory)),
                            NULL};
+    pid_t parent = getpid();
     unlink(result_path(&arena, directory));
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (posix_spawn(&process, "/proc/self/exe", &actions, NULL, words, environ) != 0) process = -1;
-    posix_spawn_file_actions_destroy(&actions);
+    pid_t process = fork();
+    if (process == 0) {
+        int nothing = open("/dev/null", O_RDWR);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* whoever goes on from a coordinator that was killed evaluates anew */
+        if (getppid() == parent && dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0)
+            execv("/proc/self/exe", words);
+        _exit(127);
+    }
     arena_free(&arena);
     return process;
 }

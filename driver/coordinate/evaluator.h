@@ -12,6 +12,8 @@
 #define EVALUATOR_MODEL "model.onnx"
 #define EVALUATOR_DATA "evaluate.safetensors"
 
+/* Removes results that coordinators left that were killed. */
+void evaluator_clean(const char *directory);
 /* Begins with the model in `checkpoint`; the process's id, -1: there is none to be had. Errors that it finds go to
  * standard error. */
 pid_t evaluator_begin(const char *directory, const char *checkpoint);
