@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
 """Accuracy of a federation of four sites on unequal devices (2, 1, 3 and 2), compared with one pipeline on all rows.
 
-    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--quick]
-                                [--build build]
+    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--rule LINE]...
+                                [--even] [--quick] [--build build]
 
 FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2. Without it the bench draws a BERT of four
 layers of 128. Of the 9,815 pairs of models/glue, 1,000 are held out. The sites get 40, 30, 20 and 10% of the others,
@@ -10,7 +10,8 @@ and each site three times as many rows of its own label as of any other; it repe
 (tokenize --balance). Sites take 12, 8, 8 and 4 rows a step. Two pipelines are baselines: one takes 8 rows a step, the
 mean of a site, the other 32, as many as all sites together. All make the same number of steps with AdamW at the same
 rate, warm-up and decay. Sums are secure. --outer is the step that the coordinator makes with the mean of the sites'
-updates.
+updates. --rule is a further line of federation.yaml, such as --rule "proximal: 0.01". --even deals all rows alike, so
+that labels are distributed alike at all sites.
 
 Accuracies are those of exported models on the held-out rows. Bytes are what crossed at the coordinator, compared with
 4 bytes a parameter up and down in every step of every site. Training time is the share of the federation's time, from
@@ -92,7 +93,7 @@ def write_data(options, folder):
     lines = [lines[row] for row in draw.permutation(min(options.rows + held_out, len(lines)))]
     parts = {"held-out": lines[:held_out], "mnli": lines[held_out:], **{site: [] for site in SITES}}
     names = sorted({line.rstrip("\n").split("\t")[-1] for line in lines})
-    weights = np.array([[share * (OWN_LABEL if site % 3 == label else 1) for label in range(3)]
+    weights = np.array([[share * (OWN_LABEL if site % 3 == label and not options.even else 1) for label in range(3)]
                         for site, share in enumerate(SHARES.values())])
     weights /= weights.sum(axis=0)
     for line in parts["mnli"]:
@@ -183,8 +184,8 @@ def training_share(folder, seed, seconds):
 def run_federation(options, folder, scene, seed):
     """Accuracy, the share of the bytes of averaging every step, and of the time spent training."""
     home = f"federation-{seed}"
-    made = scene.federate(home, f"rounds: {options.rounds}", f"outer: {{{options.outer}}}", dims=sizes(options),
-                          options=options.optimizer)
+    made = scene.federate(home, f"rounds: {options.rounds}", f"outer: {{{options.outer}}}", *options.rule,
+                          dims=sizes(options), options=options.optimizer)
     if made.returncode:
         sys.exit(made.stdout)
     elements = int(made.stdout.split(" elements")[0].split()[-1])
@@ -270,6 +271,8 @@ def parse_options(further=None, description=__doc__):
     parser.add_argument(
         "--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step"
     )
+    parser.add_argument("--rule", action="append", default=[], help="a further line of federation.yaml")
+    parser.add_argument("--even", action="store_true", help="labels are distributed alike at all sites")
     parser.add_argument(
         "--pipelines", default="8,32",
         help="rows of a step: of a site in the mean, and of all; the first is judged, none if empty")

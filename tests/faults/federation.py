@@ -77,7 +77,7 @@ class Party(Processes):
         self.run, self.code, self.is_unread = None, None, False
 
     def start(self):
-        self.code = None
+        self.code, self.started = None, time.time()
         with open("/dev/full" if self.is_unread else self.output, "a", encoding="utf-8") as output:
             # mpiexec passes on the end of its input, and fails if the programs have ended by then: this one does not
             # end.
@@ -232,16 +232,32 @@ class FederationTrial:
             party.start()
         return hit
 
+    def is_heard(self, name):
+        """Whether the coordinator, as it runs now, has heard of the site."""
+        try:
+            if os.stat(f"{self.folder}/coordinator/status.json").st_mtime <= self.head.started + 0.01:
+                return False
+            with open(f"{self.folder}/coordinator/status.json", encoding="utf-8") as file:
+                sites = json.load(file)["sites"]
+            return any(site["name"] == name and site["heard_s_ago"] is not None for site in sites)
+        except FileNotFoundError:
+            return False
+
     def start_twice(self, name):
         """The same site in a second place, which is turned away, whether the first was there long or has just come."""
         first = self.sites[name]
+        self.wait_until(lambda: self.is_heard(name))
+        if not first.goes_on():
+            return False
         place = first.command.index("--checkpoint") + 1
         command = [*first.command[:place], f"{self.folder}/twice-{name}", *first.command[place + 1 :]]
         second = Party(f"twice-{name}", self.folder, command)
         second.start()
-        self.wait_until(lambda: second.run.poll() is not None)
-        hit, said = second.run.poll() is not None, second.said()
-        second.kill()
+        try:
+            self.wait_until(lambda: second.run.poll() is not None)
+            hit, said = second.run.poll() is not None, second.said()
+        finally:
+            second.kill()
         if hit and (second.run.returncode != 6 or "runs in two places" not in said):
             raise Wrong(f"a second start of {name} ends with {second.run.returncode}: {said[-800:]}")
         shutil.rmtree(f"{self.folder}/twice-{name}", ignore_errors=True)
