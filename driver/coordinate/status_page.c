@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/input_files.h"
 #include "base/json_writer.h"
@@ -37,7 +37,7 @@ static int by_value(const void *a, const void *b)
 /* The log's columns 5 and 6 are bytes in and out. */
 static void count_bytes(Status *status, const char *log)
 {
-    FILE *file = log ? fopen(log, "re") : NULL;
+    FILE *file = fopen(log, "re");
     char *line = NULL;
     size_t capacity = 0;
     double in, out;
@@ -63,12 +63,15 @@ static void time_rounds(Status *status, const StatusPage *page)
     status->since = here ? status->now - page->ended[(page->rounds_seen - 1) % STATUS_TIMED_ROUNDS] : NAN;
 }
 
+/* A pipe would be waited for, and what is in it belongs to another reader. */
 static void read_log(Status *status, const char *log)
 {
     Diagnostics ignored = {0};
+    struct stat found;
+    if (stat(log, &found) != 0 || !S_ISREG(found.st_mode)) return;
     count_bytes(status, log);
-    status->logged = log && access(log, R_OK) == 0 && plot_log_read(&status->rounds, log, &ignored);
-    if (log) input_files_release_path(log);
+    status->logged = plot_log_read(&status->rounds, log, &ignored);
+    input_files_release_path(log);
     diagnostics_free(&ignored);
 }
 
@@ -273,6 +276,8 @@ static void print_summary(const Status *status)
             break;
         }
     print_time(status, "a round takes", status->round_s);
+    if (coordinator->rounds - coordinator->model.round > 1)
+        print_time(status, "next round in, about", seconds_left(status, 1));
     print_time(status, "time left, about", seconds_left(status, coordinator->rounds - coordinator->model.round));
     print_fact(status, "received", "%.3g MB", status->bytes_in / 1e6);
     print_fact(status, "sent", "%.3g MB", status->bytes_out / 1e6);

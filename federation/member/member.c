@@ -403,8 +403,9 @@ static bool note_end(Member *member, int64_t step, Diagnostics *diagnostics)
 static bool await_draw(Member *member, Diagnostics *diagnostics)
 {
     int pause = MEMBER_FIRST_PAUSE_MS;
-    bool ok = true;
-    if (member->spared && member_is_current(member))
+    if (!member->federation.sample) return true;
+    bool ok = learn_round(member, false, diagnostics); /* what it knows is of the round before */
+    if (ok && member->spared && member_is_current(member))
         member_say(member, "round %" PRId64 " is made without this site: waiting for the next one",
                    member->current + 1);
     while (ok && member->spared && member_is_current(member) && member->rounds > member->current && !*member->ended) {

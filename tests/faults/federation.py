@@ -159,7 +159,9 @@ class FederationTrial:
 
     def finish(self):
         self.wait_until(lambda: False)
-        self.wait_until(lambda: not self.head.goes_on())
+        while self.head.goes_on():  # it evaluates the last model
+            self.check_time()
+            time.sleep(PAUSE)
 
     def rounds(self):
         """Of every round that the log has, its sites."""

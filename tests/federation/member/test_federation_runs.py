@@ -317,6 +317,13 @@ def check_evaluation():
     federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
              "keep_best: accuracy", own=["lima"])
     rows = ["--eval-data", "paris.safetensors"]
+    os.mkfifo("pipe")
+    head = Process("seen-coordinator", SKYCC, "coordinate", "seen/coordinator", "--log", "pipe")
+    with open("pipe", encoding="utf-8") as reader:
+        require(reader.readline().startswith("round,sites,weight"), "a pipe is a log, which nobody else reads")
+        wait_until(lambda: "model after round 0" in head.said(), "a coordinator whose log is a pipe")
+        head.process.terminate()
+        head.process.wait()
     head = coordinator("seen")
     sites = [site("seen", name, *rows) for name in SITES if name != "lima"]
     wait_until(lambda: "model after round 0" in head.said(), "the first evaluation")
