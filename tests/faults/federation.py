@@ -159,9 +159,15 @@ class FederationTrial:
 
     def finish(self):
         self.wait_until(lambda: False)
-        while self.head.goes_on():  # it evaluates the last model
+        while self.head.goes_on() and not self.is_idle():
             self.check_time()
             time.sleep(PAUSE)
+
+    def is_idle(self):
+        """Whether a coordinator that was started after the last round has nothing to do but wait for sites."""
+        evaluates = any(rule.startswith("evaluate") for rule in self.form.rules)
+        return "rounds are done" in self.head.said() and (
+            not evaluates or f"\n{self.form.rounds}," in self.evaluations())
 
     def rounds(self):
         """Of every round that the log has, its sites."""
@@ -435,6 +441,7 @@ def one_trial(bench, form, hurt_it, draw, most, kills, keep):
     trial = bench.trial(form)
     try:
         hurt_it(trial, draw, most, kills)
+        trial.end_all()
         if not keep:
             shutil.rmtree(trial.folder)
         return True
