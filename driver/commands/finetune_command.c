@@ -65,13 +65,9 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
 /* What a former run left, or this one if it fails before it trains. Other files in the directory stay. */
 static void remove_run(Finetuning *finetuning)
 {
-    static const char *const made[] = {"settings.yaml",  "model.onnx",  "model.onnx.data", "cluster.yaml",
-                                       "data",           "programs",    "checkpoints",     "model",
-                                       "adapter",        "log.csv",     "metrics.json",    "test.json",
-                                       "embedding.onnx", "report.html", "model.tokenizer", "embedding.tokenizer"};
     Arena *arena = &finetuning->settings.arena;
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        nftw(run_file(arena, finetuning->run, made[i]), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    for (const char *const *part = run_parts; *part; part++)
+        nftw(run_file(arena, finetuning->run, *part), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     for (int64_t s = 0; s < MOST_SEEDS; s++) {
         const char *part = arena_format(arena, "%s/seed-%lld", finetuning->run, (long long)s);
         if (access(part, F_OK) == 0) nftw(part, remove_entry, 16, FTW_DEPTH | FTW_PHYS);

@@ -1,9 +1,12 @@
 #include "driver/commands/run_options.h"
 
+#include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/input_files.h"
 #include "driver/finetune/single_commands.h"
 
 static const char *there(Settings *settings, const char *run, const char *name)
@@ -22,6 +25,23 @@ static void take_tokenizer(Options *completed, Settings *settings, const char *r
     completed->cased |= settings->of[SETTING_CASED].value != NULL;
 }
 
+static int note_input(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status, (void)place;
+    int descriptor = type == FTW_F ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (descriptor < 0) return 0;
+    input_files_note(descriptor, path);
+    close(descriptor);
+    return 0;
+}
+
+/* The run is an input as a whole: no output may replace a part of it, whether that is read or not. */
+static void note_inputs(Settings *settings, const char *run)
+{
+    for (const char *const *part = run_parts; *part; part++)
+        nftw(run_file(&settings->arena, run, *part), note_input, 16, 0);
+}
+
 bool run_options_complete(Options *completed, const Options *options, Settings *settings, Diagnostics *diagnostics)
 {
     const char *run = options->model;
@@ -30,6 +50,7 @@ bool run_options_complete(Options *completed, const Options *options, Settings *
     if (options->checkpoint)
         return usage_error(diagnostics, NULL, "a run has its own checkpoints: leave out '%s'", options->checkpoint);
     if (!settings_read(settings, run, diagnostics)) return false;
+    note_inputs(settings, run);
     completed->model = run_file(&settings->arena, run, "model.onnx");
     completed->checkpoint = run_file(&settings->arena, run, "checkpoints");
     if (access(completed->checkpoint, F_OK) != 0)

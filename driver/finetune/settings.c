@@ -8,6 +8,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "base/yaml.h"
+#include "driver/finetune/task.h"
 
 static const struct {
     const char *word;
@@ -52,6 +53,12 @@ bool settings_name_labels(const Settings *settings)
     snprintf(word, sizeof word, " %.28s ", settings->of[SETTING_TASK].value);
     return strstr(tasks, word) != NULL;
 }
+
+const char *const run_parts[] = {
+    "settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml",    "data",
+    "programs",      "checkpoints", "model",           "adapter",         "log.csv",
+    "metrics.json",  "test.json",   "embedding.onnx",  "model.tokenizer", "embedding.tokenizer",
+    "report.html",   NULL};
 
 /* ---- Out ---- */
 
@@ -137,6 +144,12 @@ static bool read_value(Settings *settings, const YamlFile *file, SettingKey key,
     return ok;
 }
 
+/* Without these no run goes on; settings.yaml may have been edited. */
+static const SettingKey needed[] = {SETTING_FORMAT,  SETTING_MODEL, SETTING_TABLES, SETTING_TASK, SETTING_TOKENIZER,
+                                    SETTING_CLUSTER, SETTING_BATCH, SETTING_EPOCHS, SETTING_SEED};
+static const SettingKey counts[] = {SETTING_LENGTH, SETTING_BATCH,    SETTING_EPOCHS,
+                                    SETTING_SEEDS,  SETTING_PATIENCE, SETTING_EVAL_EVERY};
+
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics)
 {
     YamlFile file;
@@ -146,13 +159,18 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
         return input_error(diagnostics, run, "give the directory that skycc finetune made",
                            "is not a run of skycc finetune: it has no settings.yaml");
     if (!yaml_read(&file, path, diagnostics)) return false;
-    for (SettingKey key = 0; key < SETTING_COUNT; key++)
-        members[key] = (YamlMember){.key = keys[key].word, .required = key == SETTING_FORMAT || key == SETTING_TASK};
+    for (SettingKey key = 0; key < SETTING_COUNT; key++) members[key] = (YamlMember){.key = keys[key].word};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) members[needed[i]].required = true;
     bool ok = yaml_members(&file, file.root, NULL, members, SETTING_COUNT);
     for (SettingKey key = 0; ok && key < SETTING_COUNT; key++)
         if (members[key].value) ok = read_value(settings, &file, key, members[key].value);
     if (ok && strcmp(settings->of[SETTING_FORMAT].value, RUN_FORMAT) != 0)
         ok = yaml_error(&file, members[SETTING_FORMAT].value, NULL, NULL, "is not " RUN_FORMAT);
+    if (ok && task_find(settings->of[SETTING_TASK].value) == TASK_COUNT)
+        ok = yaml_error(&file, members[SETTING_TASK].value, NULL, NULL, "is no task of skycc finetune");
+    for (size_t i = 0; ok && i < sizeof counts / sizeof *counts; i++)
+        ok = !members[counts[i]].value ||
+             yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word, 1, INT32_MAX, &(int64_t){0});
     yaml_close(&file);
     return ok;
 }

@@ -82,6 +82,8 @@ void settings_print(const Settings *settings, const char *prefix, FILE *stream);
 bool settings_write(const Settings *settings, const char *run, Diagnostics *diagnostics);
 /* Reads RUN/settings.yaml. Free the arena in any case. */
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics);
+/* The names of files and folders that runs consist of, in addition to a folder seed-N of every seed; NULL ends them. */
+extern const char *const run_parts[];
 /* Whether `path` is a directory with settings.yaml. */
 bool is_run(const char *path);
 

@@ -88,6 +88,7 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
                      (long long)manifest->microbatch.rows, (long long)manifest->microbatch.length);
     buffer_print(&text, " \"schedule_steps\": %lld,\n", (long long)manifest->schedule_steps);
     print_best(&text, &manifest->best);
+    if (manifest->evaluation_due) buffer_print(&text, " \"evaluation_due\": true,\n");
     buffer_print(&text, " \"files\": [");
     for (int i = 0; i < manifest->file_count; i++)
         buffer_print(&text, "%s\n  {\"name\": \"%s\", \"bytes\": %lld, \"hash\": \"%s\"}", i ? "," : "",
@@ -217,9 +218,11 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         manifest->skipped <= step && (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
         (!data_hash || read_hash(data_hash, &manifest->data)) &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
-        copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan))
+        copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan)) {
+        manifest->evaluation_due = json_is_true(json_object_get(root, "evaluation_due"));
         return read_best(reader, root, &manifest->best) && read_microbatch(reader, root, &manifest->microbatch) &&
                read_files(reader, root, manifest);
+    }
     return input_error(reader.diagnostics, reader.file, NULL,
                        "is no manifest of a checkpoint that this program can read");
 }

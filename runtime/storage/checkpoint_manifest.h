@@ -43,6 +43,7 @@ typedef struct CheckpointManifest {
     CheckpointMicrobatch microbatch;
     int64_t schedule_steps; /* of the learning rate; 0: without end */
     CheckpointBest best;
+    bool evaluation_due; /* a signal ended the run before it evaluated this step: whoever goes on begins with that */
     int file_count;
     CheckpointFile *files; /* malloc'ed */
 } CheckpointManifest;

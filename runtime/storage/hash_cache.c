@@ -48,7 +48,7 @@ bool hash_cache_find(Hash key, Hash *hash)
     Arena arena = {0};
     Entry entry = {0};
     const char *path = path_of(key, &arena);
-    int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     bool found = descriptor >= 0 && read(descriptor, &entry, sizeof entry) == (ssize_t)sizeof entry &&
                  hash_equal(entry.check, check_of(key, entry.hash));
     if (descriptor >= 0) close(descriptor);

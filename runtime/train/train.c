@@ -108,6 +108,7 @@ static CheckpointManifest describe(const Training *t)
     manifest.low_rank = checkpoint_low_rank(t->program);
     manifest.microbatch = checkpoint_microbatch(t->program);
     if (training_watches(t)) manifest.best = t->watch.best;
+    manifest.evaluation_due = t->evaluation_due;
     snprintf(manifest.model_hash, sizeof manifest.model_hash, "%s", t->program->model_hash);
     snprintf(manifest.plan_hash, sizeof manifest.plan_hash, "%s", t->program->plan_hash);
     return manifest;
@@ -136,6 +137,7 @@ static void run_evaluation(Training *t)
     Diagnostics diagnostics = {0};
     EvaluationResult result;
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
+    t->evaluation_due = false;
     if (!evaluate(&t->pipeline, &t->losses, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
         fail(t, &diagnostics);
     check_unchanged(t, &t->evaluation_data, true);
@@ -191,7 +193,8 @@ static bool finish_between(Training *t, double loss)
     bool due = options->checkpoint_every && t->step % options->checkpoint_every == 0;
     StepClock *clock = &t->world->clock;
     StepPart before = step_clock_enter(clock, PART_EVALUATION);
-    if (options->eval_data && !t->ended_by && (last || evaluation_is_due(t))) run_evaluation(t);
+    t->evaluation_due = options->eval_data && (last || evaluation_is_due(t));
+    if (t->evaluation_due && !t->ended_by) run_evaluation(t);
     step_clock_leave(clock, before);
     last = last || watch_is_over(&t->watch);
     bool stops = t->step == options->stop_after;
@@ -222,6 +225,8 @@ static StepTokens count_tokens(const Training *t)
 static void run_steps(Training *t)
 {
     interrupts_open(&t->interrupts, t->world);
+    *t->world->step = t->step;
+    if (t->evaluation_due && t->options->eval_data) run_evaluation(t);
     bool over = t->step >= t->last_step || watch_is_over(&t->watch);
     if (t->options->stop_after && t->step >= t->options->stop_after) over = true;
     if (t->options->eval_first) evaluate_first(t);

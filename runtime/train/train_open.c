@@ -162,6 +162,7 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     t->step = t->saved_step = manifest->step;
     t->skipped_before = manifest->skipped;
     t->cursor = manifest->cursor;
+    t->evaluation_due = manifest->evaluation_due;
     if ((t->options->seed_given && t->options->seed != manifest->seed) || t->shuffled != manifest->shuffled)
         diagnostics_warning(diagnostics, place, NULL, "the order of the data goes on as it was begun, with seed %llu",
                             (unsigned long long)manifest->seed);

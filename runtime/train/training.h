@@ -49,8 +49,9 @@ typedef struct Training {
     int64_t failed_evaluation; /* the step after the first evaluation that was not finite; 0: none was. Rank 0 */
     int64_t saved_step;        /* of the newest checkpoint; -1: none */
     MetricChoice metrics;
-    Watch watch;     /* where --keep-best or --patience is given; all ranks agree */
-    bool best_saved; /* by this run */
+    Watch watch;         /* where --keep-best or --patience is given; all ranks agree */
+    bool evaluation_due; /* of the step that was made last: a signal came before it */
+    bool best_saved;     /* by this run */
     char *best_directory;
     LossRanks losses;
     int ended_by;   /* the signal that ended training early; 0: none */

@@ -53,9 +53,9 @@ static void end_row(TrainingLog *log, const char *rest)
     write_out(log);
 }
 
-/* The rows of an earlier log before `first_step`. A killed run may have left its last row incomplete. False if the log
- * has other columns. */
-static bool keep_rows(Buffer *kept, const char *path, int64_t first_step)
+/* The rows of an earlier log before `first_step`. A killed run may have left its last row incomplete. `last` is the step
+ * of the last one. False if the log has other columns. */
+static bool keep_rows(Buffer *kept, const char *path, int64_t first_step, int64_t *last)
 {
     Diagnostics ignored = {0};
     MappedFile file;
@@ -73,6 +73,7 @@ static bool keep_rows(Buffer *kept, const char *path, int64_t first_step)
             memcpy(number, line, (size_t)(next - line) < sizeof number - 1 ? (size_t)(next - line) : sizeof number - 1);
             long long step = strtoll(number, &number_end, 10);
             if (number_end == number || step <= 0 || step >= first_step) continue;
+            *last = step;
             buffer_append(kept, line, (size_t)(next - line));
             if (!whole) buffer_print(kept, "%s\n", not_evaluated);
         }
@@ -97,12 +98,23 @@ static bool begin(TrainingLog *log, const Buffer *kept)
     return kept->size == 0 || ftruncate(log->descriptor, lseek(log->descriptor, 0, SEEK_CUR)) == 0;
 }
 
+/* A row that has no metrics yet may get them: the evaluation that a signal put off. */
+static bool open_row(Buffer *kept)
+{
+    size_t length = sizeof not_evaluated; /* with the end of the line */
+    if (kept->size < length || memcmp(kept->bytes + kept->size - length, not_evaluated, length - 1) != 0) return false;
+    kept->size -= length;
+    kept->bytes[kept->size] = '\0';
+    return true;
+}
+
 bool training_log_open(TrainingLog *log, const char *path, int64_t first_step, Diagnostics *diagnostics)
 {
     Buffer kept = {0};
     *log = (TrainingLog){.path = path, .descriptor = -1};
     if (!input_files_spare(path, diagnostics)) return false;
-    bool ok = keep_rows(&kept, path, first_step);
+    bool ok = keep_rows(&kept, path, first_step, &log->step);
+    log->row_open = ok && log->step == first_step - 1 && open_row(&kept);
     if (!ok)
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
                           "is no log with the columns that this run writes");

@@ -13,7 +13,9 @@ import numpy as np
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.append(os.path.join(ROOT, "tests", "common"))
+sys.path.append(os.path.join(ROOT, "tests", "driver", "finetune"))
 import safetensors_files  # noqa: E402
+from finetune_data import make_model, reviews, write_table  # noqa: E402
 
 STEPS, ROWS, LENGTH = 24, 28, 8
 PLANS = ("one", "two", "three")
@@ -58,7 +60,7 @@ class Bench:
 
     def __init__(self, skycc, folder):
         self.skycc, self.folder = skycc, folder
-        self.cache = f"{folder}/cache"
+        self.cache, self._finetuned = f"{folder}/cache", None
         self.model = f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx"
         self._write_data()
         os.mkdir(f"{folder}/programs")
@@ -66,6 +68,9 @@ class Bench:
             with open(f"{folder}/{plan}.yaml", "w") as file:
                 file.write("devices:\n  - {name: device, count: %d, threads: 1, memory: 1GiB}\n" % count)
             self._compile_or_end(plan, plan)
+        with open(f"{folder}/hosts.yaml", "w") as file:
+            file.write("devices: [{name: a, host: one}, {name: b, host: two}]\n")
+        self._compile_or_end("hosts", "hosts")
         self._compile_or_end("two", "stale", "--dropout", "0.2")
         self._compile_or_end("two", "frozen", "--freeze", "*embeddings*", "--freeze", "*layer.1*")
         self._run_undisturbed()
@@ -74,6 +79,11 @@ class Bench:
         done = self.compile(plan, f"{self.folder}/programs/{name}", self.cache, options=options)
         if done.returncode != 0:
             sys.exit(f"the model does not compile:\n{done.stdout}")
+
+    def finetuned(self):
+        if not self._finetuned:
+            self._finetuned = Finetuned(self)
+        return self._finetuned
 
     def _write_data(self):
         draw = np.random.RandomState(1)
@@ -153,6 +163,34 @@ class Processes:
             time.sleep(0.001)
 
 
+class Finetuned:
+    """One run of skycc finetune that nobody disturbed."""
+
+    def __init__(self, bench):
+        self.bench, folder = bench, f"{bench.folder}/finetune"
+        os.mkdir(folder)
+        make_model(f"{folder}/model", f"{ROOT}/tests/data/huggingface")
+        write_table(f"{folder}/table.csv", ["text", "label"], reviews(120))
+        for run in (f"{folder}/first", f"{folder}/run"):  # the first compiles kernels, and takes longer
+            start = time.monotonic()
+            done = subprocess.run(self.command(run), env={**os.environ, "SKYCC_CACHE": bench.cache},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LONGEST)
+            if done.returncode != 0:
+                sys.exit(f"skycc finetune fails:\n{done.stdout}")
+        self.duration, self.result = time.monotonic() - start, self.of(run)
+
+    def command(self, run):
+        folder = f"{self.bench.folder}/finetune"
+        return [self.bench.skycc, "finetune", f"{folder}/model", f"{folder}/table.csv", "--lr", "1e-3", "-o", run]
+
+    def of(self, run):
+        """The model, and what the log says but for the time that steps took."""
+        with open(f"{run}/model/model.safetensors", "rb") as file:
+            model = file.read()
+        with open(f"{run}/log.csv") as file:
+            return model, [line.split(",")[:3] + line.split(",")[7:] for line in file]
+
+
 class Trial(Processes):
     """One training in a folder of its own. Its methods raise Wrong."""
 
@@ -172,11 +210,14 @@ class Trial(Processes):
             os.path.join(self.bench.folder, data), *TRAINING, "--checkpoint", self.saved, "--log", self.log,
             *(["--quiet"] if quiet else []), *options
         ]
+        return self.begin(command)
+
+    def begin(self, command):
         with open(self.output, "w") as output:
             output.write("$ " + " ".join(command) + "\n")
             output.flush()
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                                    env=self.environment())
+                                    env={**self.environment(), "SKYCC_CACHE": self.bench.cache})
 
     def ends(self, run, codes):
         """Waits for the run's end: its exit code must be one of those, and none of its processes may outlive it."""

@@ -270,6 +270,35 @@ def check_tokenizer():
         require(one.read() == other.read(), "another tokenizer")
 
 
+def check_outputs_spare_the_run():
+    """A run is an input as a whole, also what a command does not read of it."""
+    write_table("again.csv", ["review", "kind"], reviews(8))
+    for part in ("model/model.safetensors", "metrics.json", "log.csv"):
+        with open(f"run/{part}", "rb") as file:
+            before = file.read()
+        for command in (["predict", "run", "--text", "great"], ["evaluate", "run", "again.csv"], ["export", "run"]):
+            text = run(skycc, *command, "-o", f"run/{part}", code=2).stderr
+            require("which this command reads" in text, command, part, text)
+            with open(f"run/{part}", "rb") as file:
+                require(file.read() == before, command, "replaces", part)
+    for _ in range(2):
+        run(skycc, "predict", "run", "--text", "great", "-o", "run/mine.csv")  # which is no part of it
+    os.remove("run/mine.csv")
+
+
+def check_edited_settings():
+    """settings.yaml is for people to read, and may have been edited: what is missing or makes no sense is named."""
+    shutil.copytree("run", "edited")
+    with open("run/settings.yaml") as file:
+        lines = file.read().splitlines()
+    for key in ("model", "tables", "task", "tokenizer", "cluster", "batch", "epochs", "seed"):
+        for new in ([], *([[f'{key}: "nonsense"']] if key in ("task", "batch", "epochs") else [])):
+            with open("edited/settings.yaml", "w") as file:
+                file.write("\n".join([line for line in lines if not line.startswith(f"{key}:")] + new) + "\n")
+            text = run(skycc, "finetune", "--resume", "edited", code=1).stderr
+            require("edited/settings.yaml" in text and "error" in text and (key in text or new), key, new, text)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         os.chdir(scratch)
@@ -278,6 +307,8 @@ def main():
         check_classes()
         check_predictions()
         check_evaluation()
+        check_outputs_spare_the_run()
+        check_edited_settings()
         check_resuming()
         check_seeds()
         check_mistakes()

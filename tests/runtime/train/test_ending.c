@@ -387,6 +387,28 @@ static void signals_save_and_end(void **state)
     assert_int_equal(run(BEGIN("ends", "", "") "kill -TERM $train; wait $guard"), 143);
 }
 
+/* A signal ends a run before it evaluates a step; who goes on evaluates it first, so that what is watched and the log are
+ * those of a run that nobody ended. */
+static void an_evaluation_that_a_signal_puts_off_is_made_up_for(void **state)
+{
+    (void)state;
+    const char *options = "--eval-data data --eval-every 1 --keep-best accuracy --schedule-steps 100000 --checkpoint";
+    int step;
+    write_launch_files("put-off", NULL, NULL);
+    assert_int_equal(run(BEGIN("put-off", "", "%s off") "kill -TERM $train; wait $guard", options), 143);
+    must_run("tail -n 1 log | cut -d, -f1");
+    assert_int_equal(sscanf(printed, "%d", &step), 1);
+    must_run("grep -q '\"evaluation_due\": true' off/step-%08d/MANIFEST.json && tail -n 1 log | grep -q ',,,,,,,$'",
+             step);
+    must_run("TOY_STAGES=0 %s --data data --quiet --steps %d --resume --log log %s off", TOY_PROGRAM, step + 3,
+             options);
+    must_run("TOY_STAGES=0 %s --data data --quiet --steps %d --log whole %s on", TOY_PROGRAM, step + 3, options);
+    must_run(
+        "for log in log whole; do cut -d, -f1-3,8- $log >$log.columns; done; cmp log.columns whole.columns; "
+        "for run in off on; do grep '\"best\"' $run/step-%08d/MANIFEST.json >$run.best; done; cmp off.best on.best",
+        step + 3);
+}
+
 /* A shell's words: starts a long run in `folder`, waits for some seconds, and sends its launcher the signal. */
 static int end_early(const char *folder, double seconds, const char *signal)
 {
@@ -484,6 +506,7 @@ int main(void)
         cmocka_unit_test(outputs_that_cannot_be_written_are_errors),
         cmocka_unit_test(a_failed_run_is_started_again),
         cmocka_unit_test(signals_save_and_end),
+        cmocka_unit_test(an_evaluation_that_a_signal_puts_off_is_made_up_for),
         cmocka_unit_test(what_is_to_end_before_it_has_started_ends),
         cmocka_unit_test(the_second_interrupt_ends_at_once),
         cmocka_unit_test(no_rank_survives_its_launcher),
