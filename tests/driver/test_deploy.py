@@ -230,7 +230,8 @@ exec {bench.server.ssh} "$@"
         write(f"{bench.folder}/lacking", change)
         began, trained = time.monotonic(), start()
         said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
-        require(trained.returncode == 6 and re.search(f"train: host two {lacked}", said) and "host one" not in said, said)
+        require(trained.returncode == 6 and "host one" not in said, said)
+        require(re.search(f"train: host two {lacked}", said), lacked, "is not said:", said)
         require(took < 20, f"a host that lacks something costs {took} s")
 
 
