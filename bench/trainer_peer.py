@@ -3,10 +3,10 @@
 
     bench/trainer_peer.py SETTINGS
 
-SETTINGS is JSON: task, folder (what training starts from), adapter (of PEFT, or null), train, eval (tables, or data sets
-of skycc tokenize for mlm), length, stride, epochs, batch, rate, seed, shuffle (and dropout), frozen (parts of names).
-Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and metrics are made here from the
-table, by the library and by scikit-learn, SciPy and seqeval.
+SETTINGS is JSON: task, folder (what training starts from), adapter (of PEFT, or null), train, eval (tables, or data
+sets of skycc tokenize for mlm), length, stride, epochs, batch, rate, seed, shuffle (and dropout), frozen (parts of
+names). Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and metrics are made
+here from the table, by the library and by scikit-learn, SciPy and seqeval.
 """
 import json
 import re
@@ -36,8 +36,8 @@ def read_mlm(path):
 
 
 def tag_words(row, tokenizer, settings, numbers):
-    entry = dict(tokenizer(row["tokens"], is_split_into_words=True, truncation=True, max_length=settings["length"]))
-    words = tokenizer(row["tokens"], is_split_into_words=True, truncation=True, max_length=settings["length"]).word_ids()
+    encoded = tokenizer(row["tokens"], is_split_into_words=True, truncation=True, max_length=settings["length"])
+    entry, words = dict(encoded), encoded.word_ids()
     entry["labels"] = [-100 if word is None or (i and words[i - 1] == word) else numbers[row["ner_tags"][word]]
                        for i, word in enumerate(words)]
     return entry
@@ -192,7 +192,7 @@ def measure_answers(settings, outputs, places):
                         best[number] = (score, table[number]["context"][place[s][0]:place[e][1]])
     scores = [max(score_text(best.get(number, (0, ""))[1], answer) for answer in row["answers"]["text"])
               for number, row in enumerate(table)]
-    return {"exact": float(np.mean([score[0] for score in scores])), "f1": float(np.mean([score[1] for score in scores]))}
+    return {name: float(np.mean([score[i] for score in scores])) for i, name in enumerate(("exact", "f1"))}
 
 
 def measure(settings, trainer, rows, places, numbers):

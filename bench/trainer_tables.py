@@ -14,7 +14,8 @@ TOWNS = ["Paris", "Rome", "Oslo", "New York", "Cape Town", "Berlin"]
 def classes(chance):
     kind = chance.choice(sorted(KINDS))
     words = KINDS[kind] if chance.random() < 0.85 else chance.choice(list(KINDS.values()))
-    text = chance.choice(["The {0} is {1}.", "After a week the {0} was\n{1} \U0001f600", "I, \"{1}\", call the {0} so!"])
+    text = chance.choice(["The {0} is {1}.", "After a week the {0} was\n{1} \U0001f600",
+                          "I, \"{1}\", call the {0} so!"])
     return {"text": text.format(chance.choice(THINGS), chance.choice(words)), "label": kind}
 
 
