@@ -145,8 +145,8 @@ typedef struct TokenSpan {
     size_t begin, end;
 } TokenSpan;
 
-/* Of the tokens `first` to `after`, which are those of the bytes `begin` to `end`, as its characters divide them. Tokens
- * that no character divides have the same span. */
+/* Of the tokens from `first` to `after`, which are those of the bytes from `begin` to `end`. Tokens that no character
+ * divides have the same span. */
 static void divide(Job *job, const char *bytes, size_t begin, size_t end, size_t first, size_t after, TokenSpan *spans)
 {
     size_t length = end - begin, former = 0, done = 0, count;
