@@ -37,9 +37,16 @@ static const ModelType *model_type(Reading *reading)
         known = arena_format(reading->arena, "%s%s%s", known, i ? ", " : "", types[i].name);
     }
     const char *hint = arena_format(reading->arena, "supported: %s; export other models to ONNX", known);
+    bool experts = json_object_get(reading->root, "num_experts") ||
+                   json_object_get(reading->root, "num_local_experts") ||
+                   json_object_get(reading->root, "n_routed_experts"),
+         sees = json_object_get(reading->root, "vision_config") != NULL;
     if (name)
         reading_refuse(reading, "model_type", EXIT_UNSUPPORTED_OPERATOR, hint,
-                       arena_format(reading->arena, "skycc does not support the architecture '%.100s'", name));
+                       arena_format(reading->arena, "skycc does not support the architecture '%.100s'%s", name,
+                                    experts ? ", a mixture of experts"
+                                    : sees  ? ", a model of images and texts"
+                                            : ""));
     else if (reading->ok)
         reading_refuse(reading, "model_type", EXIT_BAD_INPUT, hint, "is missing");
     return NULL;

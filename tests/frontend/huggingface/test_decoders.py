@@ -185,6 +185,8 @@ def check_refusals():
     refuse("gemma2", 3, "use_bidirectional_attention", use_bidirectional_attention=True)
     refuse("gemma3", 3, "attn_logit_softcapping", attn_logit_softcapping=50.0)
     refuse("qwen2", 3, "layer_types", layer_types=["full_attention", "chunked_attention"])
+    refuse("llama", 3, "'mixtral', a mixture of experts", model_type="mixtral", num_local_experts=8)
+    refuse("gemma3", 3, "'gemma3', a model of images and texts", model_type="gemma3", vision_config={})
     refuse("llama", 2, "give --head lm", head="mlm")
     refuse("../huggingface/bert", 2, "--head lm is for decoders")
     refuse("llama", 1, "'model.embed_tokens.weight'", vocab_size=32)
