@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -354,6 +355,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
     if (ok && options->finetune.dry_run) {
         print_script(&finetuning);
     } else if (ok) {
+        signal(SIGPIPE, SIG_IGN); /* training goes on when the reader of the output is gone; main reports it */
         ok = run_watched(&finetuning, diagnostics);
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
         if (ok) print_next(&finetuning);

@@ -289,6 +289,17 @@ def check_outputs_spare_the_run():
     os.remove("run/mine.csv")
 
 
+def check_lost_output():
+    """Nobody reads what is printed any more: the model is trained all the same, and the exit code says it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([skycc, "finetune", "model", "reviews.csv", "--epochs", "1", "-o", "unread"], stdout=writer,
+                            stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    require(result.returncode == 1 and "standard output" in result.stderr, result.returncode, result.stderr)
+    require(os.path.exists("unread/model/model.safetensors"), "no model")
+
+
 def check_edited_settings():
     """settings.yaml is for people to read, and may have been edited: what is missing or makes no sense is named."""
     shutil.copytree("run", "edited")
@@ -312,6 +323,7 @@ def main():
         check_evaluation()
         check_outputs_spare_the_run()
         check_edited_settings()
+        check_lost_output()
         check_resuming()
         check_seeds()
         check_mistakes()
