@@ -393,7 +393,9 @@ static int64_t simulate_whole(const Plan *plan, int microbatches)
 {
     Simulation simulation;
     Diagnostics ignored = {0};
-    int64_t step = 0;
+    int64_t step = microbatches == plan->microbatches ? plan->padded_step_ns : plan->worst_step_ns;
+    if (plan->replica_count > 1) return row_samples_whole(&plan->rows, step); /* which simulated each replica */
+    step = 0;
     if (plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
         step = row_samples_whole(&plan->rows, simulation.step_ns);
         simulation_free(&simulation);

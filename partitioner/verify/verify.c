@@ -254,8 +254,8 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
         Verified one;
         Costs own = replica_costs(costs, group_of, plan->replica_count, r, &arena);
         ok = verify_pipeline(&one, plan_pipeline(plan, r), &own, allow_unproven, diagnostics);
-        if (ok && plan->objective == PLAN_OBJECTIVE_STEP && one.certified_ns > verified->certified_ns)
-            verified->certified_ns = one.certified_ns;
+        bool of_step = plan->objective == PLAN_OBJECTIVE_STEP && !plan->rows.microbatch_kinds;
+        if (ok && of_step && one.certified_ns > verified->certified_ns) verified->certified_ns = one.certified_ns;
         if (ok) verified->leaves += one.leaves;
     }
     if (!ok) *verified = (Verified){0, 0};

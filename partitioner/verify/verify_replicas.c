@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "partitioner/replicas.h"
+#include "partitioner/schedule/replica_steps.h"
 
 static bool refuse(Diagnostics *diagnostics, const char *object, const char *reason)
 {
@@ -22,9 +23,10 @@ static bool check_groups(const Plan *plan, const Costs *costs, const int *group_
 
 static bool same_question(const Plan *a, const Plan *b)
 {
-    return strcmp(a->costs_hash, b->costs_hash) == 0 && strcmp(a->model_hash, b->model_hash) == 0 &&
-           strcmp(a->name, b->name) == 0 && a->allocator == b->allocator && a->objective == b->objective &&
-           a->recompute == b->recompute && a->codecs == b->codecs && a->schedule_forced == b->schedule_forced;
+    bool same_costs = a->rows.microbatch_kinds || strcmp(a->costs_hash, b->costs_hash) == 0; /* replica_costs */
+    return same_costs && strcmp(a->model_hash, b->model_hash) == 0 && strcmp(a->name, b->name) == 0 &&
+           a->allocator == b->allocator && a->objective == b->objective && a->recompute == b->recompute &&
+           a->codecs == b->codecs && a->schedule_forced == b->schedule_forced;
 }
 
 static bool check_heads(const Plan *plan, Diagnostics *diagnostics)
@@ -59,6 +61,7 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
     whole.norm = NULL;
     whole.norm_bytes = whole.norm_ns = 0;
     plan_join_times(&whole, costs);
+    replica_steps_expect(&whole);
     bool same = whole.sum_ns == plan->sum_ns && whole.norm_ns == plan->norm_ns && whole.norm_bytes == plan->norm_bytes;
     bool step = whole.period_ns == plan->period_ns && whole.step_ns == plan->step_ns &&
                 whole.simulated_step_ns == plan->simulated_step_ns && fabs(whole.bubble - plan->bubble) < 1e-12;

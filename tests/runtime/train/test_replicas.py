@@ -49,6 +49,8 @@ def write_data():
 def compile_plan(skycc, model, out, *options):
     subprocess.run([skycc, "compile", model, "-d", "cluster.yaml", "-o", out, *OPTIONS, *options], check=True,
                    stderr=subprocess.DEVNULL)
+    subprocess.run([skycc, "verify", f"{out}/plan.json", "--costs", f"{out}/costs.json"], check=True,
+                   stdout=subprocess.DEVNULL)
     with open(f"{out}/plan.json") as file:
         return json.load(file)
 
