@@ -84,14 +84,14 @@ def make_rows(settings, tokenizer, path, numbers):
     return [{**encode(row["text"]), "labels": labels(row)} for row in table], None
 
 
-def collate(rows):
-    """Padded to the longest row."""
+def collate(rows, least=0):
+    """Padded to the longest row, and to `least` tokens."""
     batch = {}
     for name in rows[0]:
         values = [row[name] for row in rows]
         if isinstance(values[0], list) and not isinstance(values[0][0], float):
             padding = -100 if name == "labels" else 0
-            longest = max(map(len, values))
+            longest = max(least, *map(len, values))
             values = [value + [padding] * (longest - len(value)) for value in values]
         batch[name] = torch.tensor(values)
     return batch
@@ -158,7 +158,7 @@ def train(settings, rows):
     newer = int(transformers.__version__.split(".")[0]) >= 5
     arguments["warmup_steps" if newer else "warmup_ratio"] = 0.1
     trainer = Recorder(settings["shuffle"], model=open_model(settings), args=TrainingArguments(**arguments),
-                       train_dataset=rows, data_collator=collate)
+                       train_dataset=rows, data_collator=lambda batch: collate(batch, settings["padding"]))
     trainer.train()
     return trainer
 
@@ -199,7 +199,7 @@ def measure(settings, trainer, rows, places, numbers):
     task, model = settings["task"], trainer.model.eval()
     losses, weights, outputs, labels = [], [], [], []
     for first in range(0, len(rows), settings["batch"]):
-        batch = collate(rows[first:first + settings["batch"]])
+        batch = collate(rows[first:first + settings["batch"]], settings["padding"])
         with torch.no_grad():
             found = model(**batch)
         counted = int((batch["labels"] != -100).sum()) if task in ("ner", "mlm") else len(batch["input_ids"])
@@ -245,6 +245,8 @@ def measure(settings, trainer, rows, places, numbers):
 
 def main():
     settings = json.loads(sys.argv[1])
+    # Scores of where an answer begins are of all tokens, padding too: the library's example pads to the length.
+    settings["padding"] = settings["length"] if settings["task"] == "qa" else 0
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(2)
     torch.manual_seed(settings["seed"])
