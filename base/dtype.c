@@ -14,9 +14,17 @@ static const struct {
     [DTYPE_I8] = {"i8", "I8", 1, 0, 1},       [DTYPE_U8] = {"u8", "U8", 1, 0, 1},
     [DTYPE_I16] = {"i16", "I16", 2, 0, 1},    [DTYPE_U16] = {"u16", "U16", 2, 0, 1},
     [DTYPE_U32] = {"u32", "U32", 4, 0, 1},    [DTYPE_U64] = {"u64", "U64", 8, 0, 1},
+    [DTYPE_Q8] = {"int8", "", 1, 1, 0},       [DTYPE_Q4] = {"int4", "", 1, 1, 0},
 };
 
 size_t dtype_size(DType dtype) { return dtypes[dtype].size; }
+bool dtype_in_blocks(DType dtype) { return dtype == DTYPE_Q8 || dtype == DTYPE_Q4; }
+int64_t dtype_bytes(DType dtype, int64_t elements)
+{
+    return dtype_in_blocks(dtype)
+               ? elements / DTYPE_BLOCK * (DTYPE_SCALE_BYTES + DTYPE_BLOCK / (dtype == DTYPE_Q8 ? 1 : 2))
+               : elements * (int64_t)dtype_size(dtype);
+}
 const char *dtype_name(DType dtype) { return dtypes[dtype].name; }
 const char *dtype_safetensors_name(DType dtype) { return dtypes[dtype].safetensors_name; }
 bool dtype_is_float(DType dtype) { return dtypes[dtype].is_float; }
@@ -25,7 +33,7 @@ bool dtype_is_integer(DType dtype) { return dtypes[dtype].is_integer; }
 DType dtype_from_safetensors_name(const char *name)
 {
     for (int i = 1; i < DTYPE_COUNT; i++)
-        if (strcmp(name, dtypes[i].safetensors_name) == 0) return (DType)i;
+        if (*name && strcmp(name, dtypes[i].safetensors_name) == 0) return (DType)i;
     return DTYPE_NONE;
 }
 
@@ -96,6 +104,16 @@ static uint16_t float_to_bfloat(float value)
 
 float bfloat_round(float value) { return bits_to_float((uint32_t)float_to_bfloat(value) << 16); }
 
+/* base/weight_blocks.h */
+static double block_element(DType dtype, const void *data, int64_t index)
+{
+    const unsigned char *block = (const unsigned char *)data + dtype_bytes(dtype, index),
+                        *codes = block + DTYPE_SCALE_BYTES;
+    int at = (int)(index % DTYPE_BLOCK), byte = codes[dtype == DTYPE_Q8 ? at : at % 16];
+    int q = dtype == DTYPE_Q8 ? (signed char)byte : (byte >> at / 16 * 4 & 15) - 8;
+    return (double)q * element_as_double(DTYPE_BF16, block, 0);
+}
+
 #define LOAD(type) (((const type *)data)[index])
 
 double element_as_double(DType dtype, const void *data, int64_t index)
@@ -106,6 +124,8 @@ double element_as_double(DType dtype, const void *data, int64_t index)
     case DTYPE_F16: return half_to_float(LOAD(uint16_t));
     case DTYPE_BF16: return bits_to_float((uint32_t)LOAD(uint16_t) << 16);
     case DTYPE_U64: return (double)LOAD(uint64_t);
+    case DTYPE_Q8:
+    case DTYPE_Q4: return block_element(dtype, data, index);
     default: return (double)element_as_integer(dtype, data, index);
     }
 }

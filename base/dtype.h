@@ -21,10 +21,16 @@ typedef enum DType {
     DTYPE_U16,
     DTYPE_U32,
     DTYPE_U64,
+    DTYPE_Q8, /* integers of 8 and of 4 bits in blocks of DTYPE_BLOCK elements, each with a scale (base/weight_blocks.h); */
+    DTYPE_Q4, /* weights that are only read */
     DTYPE_COUNT
 } DType;
 
-size_t dtype_size(DType dtype);                      /* bytes of one element */
+enum { DTYPE_BLOCK = 32, DTYPE_SCALE_BYTES = 2 };
+
+size_t dtype_size(DType dtype);                     /* bytes of one element; of blocks 1, and without meaning */
+int64_t dtype_bytes(DType dtype, int64_t elements); /* of so many; of blocks a multiple of DTYPE_BLOCK */
+bool dtype_in_blocks(DType dtype);
 const char *dtype_name(DType dtype);                 /* "f32", "i64", "bool" ... */
 const char *dtype_safetensors_name(DType dtype);     /* "F32", "I64", "BOOL" ... */
 DType dtype_from_safetensors_name(const char *name); /* DTYPE_NONE if unknown */

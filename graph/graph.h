@@ -39,15 +39,19 @@ typedef struct Value {
     DType dtype;
     ValueRole role;
     Shape shape;
-    NodeId producer;   /* 0 unless produced by a node */
-    const void *data;  /* constants and parameters: row-major elements */
-    ValueId parameter; /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; a further use of a
+    NodeId producer;  /* 0 unless produced by a node */
+    const void *data; /* constants and parameters: row-major elements */
+    const void
+        *stored_from;   /* parameters whose dtype is a form that is made when values are needed: in place of data, */
+    DType stored_type;  /* elements of that type, */
+    bool stored_turned; /* a matrix with its dimensions exchanged (analysis/parameter_values.h) */
+    ValueId parameter;  /* ROLE_STATE, and the accumulated gradient of a parameter: the parameter; a further use of a
                           parameter (sharing.h): the parameter; else 0 */
-    const char *use;   /* parameters: what its only use is called, where that says more than `name`; else NULL */
-    bool frozen;       /* parameters: keeps its value, so it has no gradient; constants: was learned all the same, as
+    const char *use;    /* parameters: what its only use is called, where that says more than `name`; else NULL */
+    bool frozen;        /* parameters: keeps its value, so it has no gradient; constants: was learned all the same, as
                           quantised weights were */
-    SkyFill fill;      /* inputs: what the runtime puts there */
-    int line_axis;     /* 1 + the dimension that counts lines, times what each line has along it; 0: none does;
+    SkyFill fill;       /* inputs: what the runtime puts there */
+    int line_axis;      /* 1 + the dimension that counts lines, times what each line has along it; 0: none does;
                           LINES_SPREAD: one grows with them otherwise. Set by pack_rows.h, handed on by the axes rules
                           of nodes; 0 where a micro-batch has one line */
 } Value;

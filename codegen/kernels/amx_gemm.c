@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "codegen/kernels/emit_blocks.h"
 #include "codegen/kernels/amx_gemm_tile.h"
 
 typedef struct AmxEmitter {
@@ -212,10 +213,8 @@ void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char 
     AmxEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_parts(&gemm, symbol);
     Ir function = emit_kernel_function(emit, symbol);
-    for (int i = 0; i < kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, KERNEL_OPERANDS), emit_i64(emit, i));
-        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
-    }
+    for (int i = 0; i < kernel->operand_count; i++)
+        gemm.operand[i] = emit_operand(emit, LLVMGetParam(function, KERNEL_OPERANDS), i, kernel->operands[i].dtype);
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     prepare_control(&gemm);
     Ir configuration = amx_tile_configuration(emit);

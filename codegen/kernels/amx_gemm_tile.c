@@ -137,7 +137,8 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
         Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), BLOCK_LINE_BYTES);
         at =
             emit_add(emit, at, emit_mul(emit, row, factor_bytes(&source, by_columns ? source.across : source.along_k)));
-        emit_prefetch(emit, bytes_after(panel, parameter(panel, AMX_NEXT), at), PREFETCH_LEVEL2);
+        emit_prefetch(emit, bytes_after(panel, factor_memory(&source, parameter(panel, AMX_NEXT)), at),
+                      PREFETCH_LEVEL2);
     }
 }
 

@@ -28,7 +28,9 @@ Ir arithmetic_widen(Emit *emit, DType dtype, Ir element)
     case DTYPE_F32:
     case DTYPE_F64:
     case DTYPE_I64:
-    case DTYPE_U64: return element;
+    case DTYPE_U64:
+    case DTYPE_Q8: /* which are decoded as they are loaded */
+    case DTYPE_Q4: return element;
     case DTYPE_F16: return LLVMBuildFPExt(builder, element, same_lanes(emit->f32, element), "");
     case DTYPE_BF16: {
         Ir bits = LLVMBuildZExt(builder, element, same_lanes(emit->i32, element), "");

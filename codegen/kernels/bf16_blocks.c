@@ -218,7 +218,7 @@ static void prefetch_block(const BlockReorder *reorder, Ir row, Ir k)
     int64_t between = reorder->along_k ? factor->across : factor->along_k;
     Ir first = factor_at(factor, reorder->source, row, k);
     for (int i = 0; i < lines; i++) {
-        Ir line = factor_skip(factor, first, emit_i64(emit, (lines + i) * between));
+        Ir line = factor_memory(factor, factor_skip(factor, first, emit_i64(emit, (lines + i) * between)));
         for (int64_t byte = 0; byte < factor_bytes(factor, line_elements); byte += BLOCK_LINE_BYTES)
             emit_prefetch(emit, emit_address(emit, emit->i8, line, emit_i64(emit, byte)), PREFETCH_LEVEL2);
     }

@@ -1,5 +1,7 @@
 #include "codegen/kernels/body.h"
 
+#include "codegen/kernels/emit_blocks.h"
+
 static int inner_axis(const Body *body) { return body->kernel->axis_count - 1; }
 
 /* ---- What varies with what ---- */
@@ -53,8 +55,7 @@ void body_load_operands(Body *body, Ir operand_array)
 {
     Emit *emit = body->emit;
     for (int i = 0; i < body->kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, operand_array, emit_i64(emit, i));
-        body->operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
+        body->operand[i] = emit_operand(emit, operand_array, i, body->kernel->operands[i].dtype);
     }
 }
 
@@ -75,8 +76,8 @@ void body_set_base(Body *body)
 {
     Emit *emit = body->emit;
     for (int i = 0; i < body->kernel->operand_count; i++) {
-        LLVMTypeRef type = emit_memory_type(emit, body->kernel->operands[i].dtype);
-        body->base[i] = emit_address(emit, type, body->operand[i], outer_offset(body, i));
+        DType dtype = body->kernel->operands[i].dtype;
+        body->base[i] = emit_element_address(emit, dtype, body->operand[i], outer_offset(body, i));
     }
 }
 
@@ -107,5 +108,5 @@ Ir body_address(Body *body, int number, Register offset_register, int copy, bool
     if (offset_register && !body_is_vector(body, offset_register)) {
         offset = emit_add(emit, offset, body_value(body, offset_register, copy, false));
     }
-    return emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[number], offset);
+    return emit_element_address(emit, operand->dtype, body->base[number], offset);
 }

@@ -2,6 +2,7 @@
 
 #include "codegen/kernels/arithmetic.h"
 #include "codegen/kernels/body_random.h"
+#include "codegen/kernels/emit_blocks.h"
 
 /* ---- Memory ---- */
 
@@ -28,8 +29,13 @@ static Ir load_raw(Body *body, const KernelInstruction *instruction, Register of
     DType dtype = body->kernel->operands[instruction->operand].dtype;
     LLVMTypeRef type = emit_memory_type(emit, dtype);
     unsigned alignment = (unsigned)dtype_size(dtype);
+    if (!vector && dtype_in_blocks(dtype)) return emit_block_gather(emit, dtype, address, emit_i64(emit, 0), NULL);
     if (!vector) return emit_load(emit, type, address, NULL, alignment);
     Ir offsets = lane_offsets(body, instruction->operand, offset, copy);
+    if (dtype_in_blocks(dtype)) {
+        if (!offsets) offsets = emit_iota(emit, 1, body->lanes);
+        return emit_block_gather(emit, dtype, address, offsets, body->mask[copy]);
+    }
     if (offsets) return emit_gather(emit, type, address, offsets, body->mask[copy]);
     return emit_load(emit, emit_vector_type(type, body->lanes), address, body->mask[copy], alignment);
 }

@@ -1,7 +1,6 @@
 /* A factor of a matrix product as it lies in memory. Everything that packs a factor reads it through these functions,
- * so this is the one place that knows how its elements are stored. A further type of elements (blocks of small integers
- * with a scale, say) is a case in each of them: blocks along k begin at multiples of BLOCK_DEPTH, and every address that
- * packing asks for does too, unless it reads along the other axis. */
+ * so this is the one place that knows how its elements are stored. Of weights in blocks (emit_blocks.h), packing asks for neighbours from
+ * multiples of as many as it takes at once. */
 #ifndef CODEGEN_KERNELS_FACTOR_H
 #define CODEGEN_KERNELS_FACTOR_H
 
@@ -27,6 +26,8 @@ bool factor_is_bf16(const Factor *factor);
 int64_t factor_bytes(const Factor *factor, int64_t elements);
 /* Of so many elements, `base` being the address of one. */
 Ir factor_skip(const Factor *factor, Ir base, Ir elements);
+/* Where memory has the element at an address: what may be prefetched. */
+Ir factor_memory(const Factor *factor, Ir address);
 /* Of the element `across` rows or columns and `k` steps further on than the one at `base`. */
 Ir factor_at(const Factor *factor, Ir base, Ir across, Ir k);
 

@@ -1,6 +1,7 @@
 /* Emission of matrix products as planned: units and blocks of k. */
 #include "codegen/kernels/gemm.h"
 
+#include "codegen/kernels/emit_blocks.h"
 #include "codegen/kernels/gemm_reorder.h"
 #include "codegen/kernels/gemm_tile.h"
 
@@ -72,7 +73,7 @@ static Ir element_address(GemmEmitter *gemm, int number, Ir row, Ir column, Ir k
             offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
         }
     }
-    return emit_address(emit, emit_memory_type(emit, operand->dtype), gemm->operand[number], offset);
+    return emit_element_address(emit, operand->dtype, gemm->operand[number], offset);
 }
 
 static Ir sums_address(GemmEmitter *gemm, Ir begin, Ir column)
@@ -178,10 +179,8 @@ void gemm_emit(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const cha
     GemmEmitter gemm = {.emit = emit, .kernel = kernel, .plan = plan};
     emit_panels(&gemm, symbol);
     Ir function = emit_kernel_function(emit, symbol);
-    for (int i = 0; i < kernel->operand_count; i++) {
-        Ir address = emit_address(emit, emit->pointer, LLVMGetParam(function, KERNEL_OPERANDS), emit_i64(emit, i));
-        gemm.operand[i] = emit_load(emit, emit->pointer, address, NULL, 8);
-    }
+    for (int i = 0; i < kernel->operand_count; i++)
+        gemm.operand[i] = emit_operand(emit, LLVMGetParam(function, KERNEL_OPERANDS), i, kernel->operands[i].dtype);
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     EmitLoop loop;
     units_emit_loop(emit, &plan->units, &loop, gemm.index);

@@ -75,7 +75,7 @@ static void choose_a(GemmPlan *plan, const Kernel *kernel)
                       (plan->columns >= GEMM_LEAST_SIDE_REORDERED || plan->rows >= GEMM_LEAST_SIDE_REORDERED);
 }
 
-static void choose_depth(GemmPlan *plan, bool by_columns)
+static void choose_depth(GemmPlan *plan, bool by_columns, int64_t multiple)
 {
     int64_t most = plan->reorder_a           ? GEMM_MOST_DEPTH_REORDERED
                    : by_columns              ? GEMM_MOST_DEPTH_BY_COLUMNS
@@ -83,7 +83,7 @@ static void choose_depth(GemmPlan *plan, bool by_columns)
                                              : GEMM_MOST_DEPTH;
     int64_t blocks = (plan->depth + most - 1) / most;
     if (blocks < 1) blocks = 1;
-    plan->depth_block = ((plan->depth + blocks - 1) / blocks + 7) / 8 * 8;
+    plan->depth_block = ((plan->depth + blocks - 1) / blocks + multiple - 1) / multiple * multiple;
 }
 
 static void choose_units(GemmPlan *plan, const Kernel *kernel)
@@ -123,7 +123,8 @@ static bool tile_can_reorder_b(const GemmPlan *plan, const Kernel *kernel)
 bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
 {
     *plan = (GemmPlan){0};
-    if (!kernel_match_gemm(kernel, &plan->match)) return false;
+    if (!kernel_match_gemm(kernel, &plan->match) || dtype_in_blocks(kernel->operands[plan->match.a].dtype))
+        return false;
     plan->type = kernel_type(kernel, plan->match.sum);
     plan->rows = extent_of(kernel, plan->match.row_axis);
     plan->columns = extent_of(kernel, plan->match.column_axis);
@@ -140,7 +141,8 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
     choose_reordering(plan, kernel, target);
     choose_a(plan, kernel);
-    choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1);
+    choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1,
+                 dtype_in_blocks(kernel->operands[plan->match.b].dtype) ? DTYPE_BLOCK : 8);
     choose_units(plan, kernel);
     plan->reorders_b_in_tile = tile_can_reorder_b(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);

@@ -1,6 +1,7 @@
 #include "codegen/kernels/gemm_tile.h"
 
 #include "codegen/kernels/arithmetic.h"
+#include "codegen/kernels/emit_blocks.h"
 #include "codegen/kernels/body_emit.h"
 #include "codegen/kernels/kernel_sizes.h"
 
@@ -256,7 +257,8 @@ static void prefetch_source(Tile *tile, Ir b_here, Ir k)
     Ir soon = LLVMBuildICmp(builder, LLVMIntSGE, later, LLVMGetParam(tile->function, PANEL_END), "");
     for (int64_t i = 0; i < lines; i++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, i * (by_rows ? plan->lanes : along_n)));
-        Ir address = emit_address(emit, emit_memory_type(emit, b->dtype), source, line);
+        Ir address = emit_element_address(emit, b->dtype, source, line);
+        if (dtype_in_blocks(b->dtype)) address = emit_block_address(emit, address);
         emit_prefetch(emit, LLVMBuildSelect(builder, soon, address, b_here, ""), PREFETCH_LEVEL2);
     }
 }

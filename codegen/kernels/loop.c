@@ -139,7 +139,7 @@ static void prefetch_later(LoopEmitter *loop, const KernelPhase *phase, Ir index
     bool by_rows = !inner_is_copied(loop) && loop->plan->copy_axis >= 0;
     for (int o = 0; o < loop->kernel->operand_count; o++) {
         const KernelOperand *operand = &loop->kernel->operands[o];
-        if (operand->stride[inner_axis(loop)] != 1) continue;
+        if (operand->stride[inner_axis(loop)] != 1 || dtype_in_blocks(operand->dtype)) continue;
         int64_t size = (int64_t)dtype_size(operand->dtype), line = CACHE_LINE / size;
         int64_t rows = by_rows ? loop->plan->copies : 1, pitch = by_rows ? operand->stride[loop->plan->copy_axis] : 0;
         if (by_rows && (!pitch || !phase_uses_first(loop, phase, o))) continue;

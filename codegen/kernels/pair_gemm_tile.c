@@ -96,7 +96,7 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
     int64_t pitch = factor_bytes(source, by_rows ? source->along_k : source->across);
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
     Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
-    Ir first = next_source(panel, k);
+    Ir first = factor_memory(source, next_source(panel, k));
     Ir k_left = LLVMBuildSub(builder, parameter(panel, PAIR_NEXT_DEPTH), k, "");
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);

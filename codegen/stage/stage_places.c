@@ -14,7 +14,7 @@ bool stage_lives_in_state(const Value *value)
 uint64_t stage_value_bytes(const Graph *graph, ValueId id)
 {
     const Value *value = graph_value(graph, id);
-    return (uint64_t)shape_elements(&value->shape) * dtype_size(value->dtype);
+    return (uint64_t)dtype_bytes(value->dtype, shape_elements(&value->shape));
 }
 
 static void place(StageBuilder *builder, ValueId value, SkySpace space, uint64_t *used)

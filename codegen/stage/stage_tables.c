@@ -76,7 +76,7 @@ static void call_list(StageBuilder *builder, SkyListKind list)
         for (int i = 0; i < operands; i++) {
             ValueId value = lowered->operands[i].value;
             locations[i] = builder->location[value];
-            locations[i].offset += (uint64_t)lowered->operands[i].offset * dtype_size(graph_value(graph, value)->dtype);
+            locations[i].offset += (uint64_t)dtype_bytes(graph_value(graph, value)->dtype, lowered->operands[i].offset);
         }
         const Node *node = graph_node(graph, lowered->node);
         LineCut cut;

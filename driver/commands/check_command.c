@@ -75,7 +75,7 @@ static void take_census(Census *census, const TrainingModel *model)
         int64_t elements = shape_elements(&value->shape);
         census->parameters++;
         census->elements += elements;
-        census->bytes += (double)elements * (double)dtype_size(value->dtype);
+        census->bytes += (double)dtype_bytes(value->dtype, elements);
     }
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 #include "runtime/storage/parameters.h"
+#include "graph/analysis/parameter_values.h"
 
 /* Whether the model has inputs; true also if it cannot be read, which the import explains later. */
 static bool takes_inputs(const char *path)
@@ -204,9 +205,8 @@ static bool fill_parameters(Run *run, Diagnostics *diagnostics)
     if (drawn && !parameters_initialize(&run->execution, ".", diagnostics)) return false;
     for (uint32_t i = 0; i < stage->parameter_count; i++) {
         const Value *value = graph_value(&run->model.graph, run->code.parameter_values[i]);
-        if (value->data && (!drawn || is_low_rank(&run->model, run->code.parameter_values[i])))
-            memcpy(execution_address(&run->execution, 0, 0, stage->parameters[i].value.location), value->data,
-                   stage->parameters[i].value.bytes);
+        if (parameter_has_values(value) && (!drawn || is_low_rank(&run->model, run->code.parameter_values[i])))
+            parameter_copy_values(value, execution_address(&run->execution, 0, 0, stage->parameters[i].value.location));
     }
     return true;
 }
@@ -303,7 +303,7 @@ static void write_parameter(Run *run, const char *prefix, ValueId id, const void
     const ImportedModel *imported = &run->model.imported;
     for (size_t i = 0; i < imported->parameter_count; i++) {
         const ImportedParameter *name = &imported->parameters[i];
-        if (name->value != id) continue;
+        if (name->value != id || dtype_in_blocks(value->dtype)) continue; /* stored in blocks: frozen */
         Shape shape = value->shape;
         size_t size = dtype_size(value->dtype), bytes = (size_t)shape_elements(&shape) * size;
         char *copy = arena_copy(&run->arena, data, bytes);

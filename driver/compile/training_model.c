@@ -67,7 +67,8 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
     buffer_print(&text, "\n--keep-ties %s\n--untie %s\n--no-prune %s\n", import->keep_ties ? "given" : "not given",
                  import->untie ? "given" : "not given", options->no_pruning ? "given" : "not given");
     static const char *const forms[] = {"whole", "auto", "sliced"};
-    buffer_print(&text, "--logits %s\n", forms[options->logits]);
+    buffer_print(&text, "--logits %s\n--frozen-weights %s\n", forms[options->logits],
+                 options->frozen_weights ? dtype_name(options->frozen_weights) : "(not given)");
     const char *settings = arena_string(arena, buffer_text(&text));
     buffer_free(&text);
     return settings;
@@ -151,6 +152,7 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
                                 .dropout = options->import.dropout_given ? options->import.dropout : 0,
                                 .low_rank = options->low_rank.rank ? &model->low_rank : NULL,
                                 .logits = options->logits,
+                                .frozen_weights = options->frozen_weights,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
                                 .bf16 = options->precision == PRODUCTS_BF16,

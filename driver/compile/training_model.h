@@ -34,6 +34,7 @@ typedef struct ModelOptions {
     bool coded_cuts;            /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
     const char *last_pass;      /* stop after this pass (graph/passes/passes.h); NULL: run all */
     LogitsForm logits;          /* --logits */
+    DType frozen_weights;       /* --frozen-weights; DTYPE_NONE: as the model has them */
     bool no_pruning;            /* compute every token, even if only one is read (graph/passes/prune.c) */
 } ModelOptions;
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/safetensors.h"
 #include "graph/ops/operator.h"
+#include "graph/analysis/parameter_values.h"
 
 static const ImportedParameter *own_name(const ImportedModel *imported, ValueId value)
 {
@@ -61,6 +62,15 @@ static bool missing(const TrainingModel *model, const Value *value, Diagnostics 
                              "draw initial weights with --init normal:0.02", "the model has no weights for it");
 }
 
+/* A parameter's values in the form in which programs have them, and their check. */
+static const void *values_in_form(Arena *arena, const Value *value, SkyParameter *parameter)
+{
+    void *bytes = arena_allocate(arena, parameter->value.bytes);
+    parameter_copy_values(value, bytes);
+    parameter->initial_check = hash_bytes(bytes, parameter->value.bytes).low;
+    return bytes;
+}
+
 /* Writes the `needed` parameters to the stage's own file and points to them. */
 static bool write_own_file(StageCode *code, const TrainingModel *model, const bool *needed,
                            const WeightOptions *options, Diagnostics *diagnostics)
@@ -69,11 +79,19 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
     const char *name = arena_format(&code->arena, "stage-%02u.safetensors", code->stage.index);
     const char *path = arena_format(&code->arena, "%s/%s", options->directory, name);
     SafeTensorsWriter *writer = safetensors_writer();
+    Arena copies = {0};
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         const Value *value = graph_value(&model->graph, code->parameter_values[i]);
-        if (needed[i]) safetensors_writer_add(writer, value->name, value->dtype, &value->shape, value->data);
+        if (!needed[i]) continue;
+        const Shape bytes = {1, {(int64_t)parameters[i].value.bytes}};
+        bool blocks = dtype_in_blocks(value->dtype); /* of which safetensors have no type */
+        const void *data = value->data ? value->data : values_in_form(&copies, value, &parameters[i]);
+        safetensors_writer_add(writer, value->name, blocks ? DTYPE_U8 : value->dtype, blocks ? &bytes : &value->shape,
+                               data);
     }
-    if (!safetensors_write(writer, path, diagnostics)) return false;
+    bool written = safetensors_write(writer, path, diagnostics);
+    arena_free(&copies);
+    if (!written) return false;
     SafeTensors file;
     if (!safetensors_open(&file, path, diagnostics)) return false;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
@@ -153,10 +171,10 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
                                ? reference_to(&code->arena, options, source->file)
                                : NULL;
         if (value->data) parameters[i].initial_check = hash_bytes(value->data, parameters[i].value.bytes).low;
-        if (file && source->bytes == parameters[i].value.bytes) {
+        if (file && value->data && source->bytes == parameters[i].value.bytes) {
             parameters[i].initial_file = file;
             parameters[i].initial_offset = source->offset;
-        } else if (value->data) {
+        } else if (parameter_has_values(value)) {
             needed[i] = any = true;
         } else {
             ok = missing(model, value, diagnostics);

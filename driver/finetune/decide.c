@@ -284,6 +284,7 @@ static void decide_training(Decision *decision)
     set(LORA, targets ? options->lora : text_of("%s,targets=*layer*", options->lora),
         targets ? "only low-rank branches and the head are trained"
                 : "branches at every matrix of every block; only these and the head are trained");
+    set(FROZEN, options->frozen_weights, "how matrices that are not trained are stored");
     set(DROPOUT,
         options->dropout ? options->dropout
         : dropout > 0    ? text_of("%g", dropout)

@@ -10,7 +10,7 @@ typedef struct FinetuneOptions {
     const char *source; /* folder or ONNX file */
     TextList tables;
     const char *task, *evaluation, *test, *resume, *encoding;
-    const char *lora, *dropout, *lr, *tensorboard;
+    const char *lora, *frozen_weights, *dropout, *lr, *tensorboard;
     int64_t epochs, batch, seeds;
     int max_length;
     int serve; /* port of the report, 0: a free one; -1: not given */

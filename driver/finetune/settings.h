@@ -34,6 +34,7 @@
     LIST(FREEZE, "freeze")                                                                                             \
     LIST(TRAINED, "train")                                                                                             \
     X(LORA, "lora")                                                                                                    \
+    X(FROZEN, "frozen-weights")                                                                                        \
     X(DROPOUT, "dropout")                                                                                              \
     X(EPOCHS, "epochs")                                                                                                \
     X(OPTIMIZER, "optimizer")                                                                                          \

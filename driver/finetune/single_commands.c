@@ -156,6 +156,7 @@ static void compile(const Listing *listing)
     add_each(command, listing, "--freeze", SETTING_FREEZE);
     add_each(command, listing, "--train", SETTING_TRAINED);
     add_setting(command, listing, NULL, SETTING_LORA);
+    add_setting(command, listing, NULL, SETTING_FROZEN);
     add("--seed", listing->seed);
 }
 

@@ -89,6 +89,15 @@ static bool add_rule(const OptionValue *value, bool train)
     return true;
 }
 
+bool read_frozen_weights(const OptionValue *value)
+{
+    static const DType forms[] = {DTYPE_F32, DTYPE_BF16, DTYPE_Q8, DTYPE_Q4};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(dtype_name(forms[i]), value->text) == 0)
+            return ((Options *)value->values)->load.frozen_weights = forms[i], true;
+    return option_refuse(value, "f32, bf16, int8 or int4");
+}
+
 bool read_freeze(const OptionValue *value) { return add_rule(value, false); }
 bool read_train(const OptionValue *value) { return add_rule(value, true); }
 

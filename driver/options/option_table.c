@@ -82,6 +82,9 @@ static const Option rows[] = {
     {"lr", 0, "X", FINETUNE, OPTION_TEXT, FIELD(finetune.lr), .help = "learning rate (default 5e-5)"},
     {"lora", 0, "SPEC", FINETUNE, OPTION_TEXT, FIELD(finetune.lora),
      .help = "train low-rank branches instead of all weights, such as r=8,alpha=16,targets=query,value"},
+    {"frozen-weights", 0, "f32|bf16|int8|int4", FINETUNE, OPTION_CHOICE, FIELD(finetune.frozen_weights),
+     .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"),
+     .help = "how matrices that are not trained are stored (default: as the model has them)"},
     {"freeze", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.freeze), .repeated = true,
      .help = "do not train parameters whose name matches, such as embeddings (may be repeated)"},
     {"train", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.trained), .repeated = true,
@@ -409,6 +412,16 @@ static const Option rows[] = {
          "Evaluation then reports the "
          "loss, and no accuracy. *auto* slices logits of 64 MiB and more for a micro-batch, but not for "
          "*skycc run*, which writes all outputs."},
+    {"frozen-weights", 0, "f32|bf16|int8|int4", TRAINING | CHECK, OPTION_TEXT, .read = read_frozen_weights,
+     .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"), .common = COMPILE,
+     .help = "how matrices that are not trained are stored (default: as the model has them)",
+     .detail =
+         "Weights that *--freeze* or *--lora* keep as they are need only be read. *bf16* rounds them to bfloat16. "
+         "*int8* and *int4* store blocks of 32 neighbouring numbers, along the axis that products sum over, as "
+         "integers times one scale: 8.5 and 4.5 bits a number. A number is then at most 1/252 (int8) or 1/13.9 "
+         "(int4) of the largest of its block from what it was. Matrices stay in that form in memory; products "
+         "decode what they read. Vectors, and weights that are trained, stay as they are. *skycc export* merges "
+         "low-rank branches into the original weights."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
      .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,

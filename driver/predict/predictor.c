@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/program/parallel.h"
+#include "graph/analysis/parameter_values.h"
 
 static bool load(Predictor *predictor, const char *path, Diagnostics *diagnostics)
 {
@@ -22,9 +23,9 @@ static void fill_parameters(Predictor *predictor)
     const SkyStage *stage = &predictor->code.stage;
     for (uint32_t i = 0; i < stage->parameter_count; i++) {
         const Value *value = graph_value(&predictor->model.graph, predictor->code.parameter_values[i]);
-        if (value->data)
-            memcpy(execution_address(&predictor->execution, 0, 0, stage->parameters[i].value.location), value->data,
-                   stage->parameters[i].value.bytes);
+        if (parameter_has_values(value))
+            parameter_copy_values(value,
+                                  execution_address(&predictor->execution, 0, 0, stage->parameters[i].value.location));
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "frontend/onnx/write_model.h"
+#include "graph/analysis/parameter_values.h"
 
 typedef struct Exporter {
     ImportedModel *model;
@@ -126,8 +127,11 @@ static bool restore(const Exporter *exporter, size_t initializer, uint64_t check
 {
     Onnx__TensorProto *tensor = exporter->graph->initializer[initializer];
     if (!onnx_restore_initializer(&exporter->model->onnx, initializer, tensor, exporter->diagnostics)) return false;
-    bool known = check && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && tensor->raw_data.len;
-    return !known || hash_bytes(tensor->raw_data.data, tensor->raw_data.len).low == check ||
+    bool known = check && tensor->data_type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT && tensor->raw_data.len &&
+                 tensor->n_dims <= MAX_RANK;
+    Value value = {.dtype = DTYPE_F32, .data = tensor->raw_data.data, .shape.rank = (int)tensor->n_dims};
+    for (size_t i = 0; known && i < tensor->n_dims; i++) value.shape.dim[i] = tensor->dims[i];
+    return !known || parameter_check_fits(&value, check) ||
            refuse(exporter, tensor->name, "was frozen, and had another value when the checkpoint was made");
 }
 

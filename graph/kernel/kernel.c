@@ -9,7 +9,9 @@ DType kernel_register_type(DType dtype)
     switch (dtype) {
     case DTYPE_F32:
     case DTYPE_F16:
-    case DTYPE_BF16: return DTYPE_F32;
+    case DTYPE_BF16:
+    case DTYPE_Q8:
+    case DTYPE_Q4: return DTYPE_F32;
     case DTYPE_F64: return DTYPE_F64;
     case DTYPE_BOOL: return DTYPE_BOOL;
     default: return DTYPE_I64;

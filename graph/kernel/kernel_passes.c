@@ -376,7 +376,8 @@ double kernel_bytes(const Kernel *kernel)
     double bytes = 0;
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];
-        bytes += touched[i] * (double)dtype_size(operand->dtype) * (operand->read + operand->written);
+        bytes += touched[i] * (double)dtype_bytes(operand->dtype, DTYPE_BLOCK) / DTYPE_BLOCK *
+                 (operand->read + operand->written);
     }
     return bytes;
 }

@@ -35,6 +35,7 @@ typedef struct PassOptions {
     LowRank *low_rank;  /* branches next to products with these weights, which it fills in; NULL: none */
     SkyPacking packing; /* rows share lines (pack_rows.h); slots 0: they do not */
     LogitsForm logits;
+    DType frozen_weights;           /* how frozen matrices are stored (store_frozen.c); DTYPE_NONE: as they are */
     bool no_pruning;                /* compute every token, also where only one is read */
     bool differentiate;             /* gradients of all parameters; needs the loss */
     bool bf16, bf16_cuts;           /* what waits for backward, or crosses a cut, is stored as bf16 (store_bf16.c) */
@@ -52,7 +53,7 @@ extern const Pass passes[]; /* the last one has no name */
 
 /* The rows of the list, each in the file of its name or in that of its object (attach_loss: loss.c). */
 PassRule attach_loss, fuse_composites, insert_dropout, insert_low_rank, prune_unread, pack_rows, slice_loss,
-    assign_layers, round_cuts, recompute_attention, store_bf16, append_updates;
+    store_frozen, assign_layers, round_cuts, recompute_attention, store_bf16, append_updates;
 
 /* NULL after reporting the names that there are (EXIT_USAGE). */
 const Pass *pass_find(const char *name, Diagnostics *diagnostics);

@@ -79,8 +79,8 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
                    .units = kernel->units,
                    .threads = wave_sharers((double)kernel->nanoseconds, kernel->units, threads)};
     for (int i = 0; i < source->operand_count; i++)
-        bench.operands[i] =
-            new_buffer(operand_elements(source, &source->operands[i]) * dtype_size(source->operands[i].dtype));
+        bench.operands[i] = new_buffer((size_t)dtype_bytes(
+            source->operands[i].dtype, (int64_t)operand_elements(source, &source->operands[i]) + DTYPE_BLOCK - 1));
     bench.scratch_bytes = (kernel->scratch_bytes + 63) / 64 * 64;
     bench.scratch = new_buffer(bench.scratch_bytes * (size_t)bench.threads);
 

@@ -33,7 +33,10 @@ static SkyLocation tensor_location(const SkyParameter *parameter, int index)
 }
 
 /* Whether a file other than the checkpoint holds the value. */
-static bool is_kept_elsewhere(const SkyParameter *parameter) { return parameter->frozen && parameter->initial_file; }
+static bool is_kept_elsewhere(const SkyParameter *parameter)
+{
+    return parameter->frozen && (parameter->initial_file || parameter->value.dtype != DTYPE_F32); /* or it is drawn */
+}
 
 const char *checkpoint_not_finite(const Execution *execution, Arena *arena, uint32_t *stage)
 {

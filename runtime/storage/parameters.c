@@ -7,14 +7,44 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "base/weight_blocks.h"
 
-void parameter_draw(const char *name, uint64_t seed, float mean, float deviation, float *values, size_t count)
+static void draw(const char *name, uint64_t seed, uint64_t first, float mean, float deviation, float *values,
+                 size_t count)
 {
     Buffer stream = {0};
     buffer_print(&stream, "init/%s", name);
-    random_fill_normal(random_stream(seed, buffer_text(&stream)), 0, deviation, values, count);
+    random_fill_normal(random_stream(seed, buffer_text(&stream)), first, deviation, values, count);
     buffer_free(&stream);
     for (size_t i = 0; mean != 0 && i < count; i++) values[i] += mean;
+}
+
+void parameter_draw(const char *name, uint64_t seed, float mean, float deviation, float *values, size_t count)
+{
+    draw(name, seed, 0, mean, deviation, values, count);
+}
+
+/* In pieces, because float32 values of a large parameter would take more than the parameter. */
+static void draw_in_form(const SkyParameter *parameter, uint64_t seed, void *bytes)
+{
+    enum { PIECE = 1 << 14 };
+    const SkyTensor *value = &parameter->value;
+    float mean = parameter->initial_mean, deviation = parameter->initial_deviation, values[PIECE];
+    int64_t count = 1;
+    for (uint32_t i = 0; i < value->rank; i++) count *= value->dim[i];
+    if (value->dtype == DTYPE_F32) {
+        parameter_draw(value->name, seed, mean, deviation, bytes, (size_t)count);
+        return;
+    }
+    for (int64_t done = 0; done < count; done += PIECE) {
+        int64_t size = count - done < PIECE ? count - done : PIECE;
+        void *to = (char *)bytes + dtype_bytes((DType)value->dtype, done);
+        draw(value->name, seed, (uint64_t)done, mean, deviation, values, (size_t)size);
+        if (dtype_in_blocks((DType)value->dtype))
+            weight_blocks_encode((DType)value->dtype, values, size, to);
+        else
+            for (int64_t i = 0; i < size; i++) element_store_double((DType)value->dtype, to, i, (double)values[i]);
+    }
 }
 
 const char *parameter_state_prefix(uint32_t state_count, uint32_t index)
@@ -70,8 +100,7 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
     const SkyTensor *value = &parameter->value;
     void *bytes = execution_address(execution, stage, 0, value->location);
     if (!parameter->initial_file) {
-        parameter_draw(value->name, execution->program->seed, parameter->initial_mean, parameter->initial_deviation,
-                       bytes, value->bytes / sizeof(float));
+        draw_in_form(parameter, execution->program->seed, bytes);
         return true;
     }
     if (!initial_file_use(initial, parameter->initial_file, diagnostics)) return false;

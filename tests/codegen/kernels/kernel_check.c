@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "base/weight_blocks.h"
 #include "runtime/program/tiles.h"
 #include "tests/codegen/kernels/emulated_tiles.h"
 #include "tests/codegen/kernels/foreign.h"
@@ -44,6 +45,13 @@ typedef struct Operands {
 void fill_random(const Kernel *checked, int operand, int64_t elements, void *data)
 {
     DType dtype = checked->operands[operand].dtype;
+    if (dtype_in_blocks(dtype)) {
+        float *values = memory_allocate((size_t)elements * sizeof *values);
+        for (int64_t i = 0; i < elements; i++) values[i] = (float)draw_real();
+        weight_blocks_encode(dtype, values, elements, data);
+        free(values);
+        return;
+    }
     for (int64_t i = 0; i < elements; i++) {
         if (dtype_is_float(dtype))
             element_store_double(dtype, data, i, draw_real());
@@ -59,7 +67,7 @@ static Operands operands_new(const Kernel *checked, Fill *fill)
     Operands operands = {.count = checked->operand_count};
     for (int i = 0; i < checked->operand_count; i++) {
         int64_t elements = operand_elements(checked, i);
-        operands.bytes[i] = (size_t)elements * dtype_size(checked->operands[i].dtype);
+        operands.bytes[i] = (size_t)dtype_bytes(checked->operands[i].dtype, elements);
         operands.data[i] = memory_allocate(operands.bytes[i] + 1);
         fill(checked, i, elements, operands.data[i]);
     }

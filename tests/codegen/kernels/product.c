@@ -23,7 +23,7 @@ void build_product(const Product *p)
     int64_t scattered[] = {p->rows * p->columns * 2, 2 * p->columns, 2, 0};
     kernel_begin(&kernel, "product", 4, extent);
     Register x = kernel_load(&kernel, kernel_operand(&kernel, p->stored, a));
-    Register y = kernel_load(&kernel, kernel_operand(&kernel, p->b_is_bf16 ? DTYPE_BF16 : p->stored, b));
+    Register y = kernel_load(&kernel, kernel_operand(&kernel, p->b ? p->b : p->stored, b));
     Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, x, y));
     kernel_begin_phase(&kernel, false);
     int out = kernel_operand(&kernel, p->type, p->epilogue == COLUMN_SCATTERED ? scattered : c);

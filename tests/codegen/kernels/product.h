@@ -21,7 +21,7 @@ typedef struct Product {
     bool transpose_a, transpose_b, strided; /* strided: heads, as slices of wider rows */
     DType type, stored;
     Epilogue epilogue;
-    bool b_is_bf16; /* whatever A is stored as */
+    DType b; /* as what B is stored; DTYPE_NONE: as A */
 } Product;
 
 void build_product(const Product *p); /* in `kernel` */

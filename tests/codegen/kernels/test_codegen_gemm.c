@@ -54,7 +54,7 @@ static void test_long_products(void **state)
     (void)state;
     for (int epilogue = 0; epilogue < EPILOGUES; epilogue++) {
         Product p = {1,     33,        70,        3100 + 1700 * (epilogue % 2), epilogue % 2, epilogue % 3,
-                     false, DTYPE_F32, DTYPE_F32, (Epilogue)epilogue,           false};
+                     false, DTYPE_F32, DTYPE_F32, (Epilogue)epilogue,           DTYPE_NONE};
         build_product(&p);
         check_filled(&kernel, 2e-4, fill_random);
         p.rows = 1100;
@@ -79,7 +79,7 @@ static void check_bf16(void)
             p.columns = 900, p.depth = 100, p.transpose_a = true, p.epilogue = ACCUMULATE;
             p.stored = DTYPE_BF16;
         }
-        p.b_is_bf16 = draw(2);
+        p.b = draw(2) ? DTYPE_BF16 : DTYPE_NONE;
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         kernel_set_precision(&kernel, PRODUCTS_BF16);
@@ -136,6 +136,34 @@ static void tiles_end(void)
     target = without_tiles;
 }
 
+/* B is weights in blocks, along k or along its columns, whose number is then one of whole blocks. */
+static void check_blocks(bool rounded)
+{
+    static const Sizes sizes = {8, {2, 7, 16, 33, 64, 65, 100, 130}};
+    for (int round = 0, rounds = check_rounds(12); round < rounds; round++) {
+        Product p = draw_product(&sizes, &sizes);
+        int64_t *along = p.transpose_b ? &p.depth : &p.columns;
+        *along = round % 10 == 0 && p.transpose_b ? 2112 : DTYPE_BLOCK * (1 + draw(12));
+        if (round % 10 == 5) p.rows = 530;
+        p.b = draw(2) ? DTYPE_Q8 : DTYPE_Q4;
+        build_product(&p);
+        if (draw(2)) kernel_canonicalize(&kernel);
+        if (rounded) kernel_set_precision(&kernel, PRODUCTS_BF16);
+        check_filled(&kernel, p.depth > 1000 ? 1e-4 : 1e-5, fill_random);
+    }
+}
+
+static void test_products_of_blocks(void **state)
+{
+    (void)state;
+    check_blocks(false);
+    check_blocks(true);
+    if (!tiles_begin()) return;
+    check_blocks(true);
+    check_blocks(false);
+    tiles_end();
+}
+
 static void test_tile_products(void **state)
 {
     (void)state;
@@ -144,7 +172,7 @@ static void test_tile_products(void **state)
     for (int round = 0, rounds = check_rounds(30); round < rounds; round++) {
         Product p = draw_product(&sides, &depths);
         p.batch = 1;
-        p.b_is_bf16 = draw(2);
+        p.b = draw(2) ? DTYPE_BF16 : DTYPE_NONE;
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
         kernel_set_precision(&kernel, (ProductPrecision)(round % 3));
@@ -194,7 +222,7 @@ static void test_bf16x3_accuracy(void **state)
 {
     (void)state;
     if (!tiles_begin()) return;
-    Product p = {1, 128, 140, 128, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
+    Product p = {1, 128, 140, 128, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, DTYPE_NONE};
     build_product(&p);
     kernel_set_precision(&kernel, PRODUCTS_BF16X3);
     check_compared(&kernel, 0, fill_lonely, find_largest_error);
@@ -221,7 +249,7 @@ static void test_split_accuracy(void **state)
     assert_true(target_init(&multiply_add, (TargetOptions){.features = "-amx-bf16"}, &diagnostics));
     assert_int_equal(multiply_add.bf16, BF16_PAIRS);
     for (int round = 0; round < 3; round++) {
-        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
+        Product p = {1, 128, 140, 200 << round, round & 1, round & 2, false, DTYPE_F32, DTYPE_F32, PLAIN, DTYPE_NONE};
         build_product(&p);
         target = multiply_add;
         check_compared(&kernel, 0, fill_random, measure_error);
@@ -257,7 +285,7 @@ static void test_infinite_factor(void **state)
 {
     (void)state;
     if (!tiles_begin()) return;
-    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, false};
+    Product p = {1, 128, 140, 200, false, false, false, DTYPE_F32, DTYPE_F32, PLAIN, DTYPE_NONE};
     build_product(&p);
     check_compared(&kernel, 0, fill_with_infinity, expect_one_row);
     tiles_end();
@@ -269,7 +297,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_tile_products),
         cmocka_unit_test(test_bf16x3_accuracy), cmocka_unit_test(test_split_accuracy),
         cmocka_unit_test(test_infinite_factor), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_long_products),   cmocka_unit_test(test_products_of_blocks),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

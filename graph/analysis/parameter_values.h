@@ -1,0 +1,14 @@
+/* Values of parameters as programs have them. */
+#ifndef GRAPH_ANALYSIS_PARAMETER_VALUES_H
+#define GRAPH_ANALYSIS_PARAMETER_VALUES_H
+
+#include "graph/graph.h"
+
+/* Whether the model has values for the parameter, in whatever form. */
+bool parameter_has_values(const Value *value);
+/* Copies them to `bytes`, which has room for dtype_bytes of the parameter's type, in its form. */
+void parameter_copy_values(const Value *value, void *bytes);
+/* Whether `check` is the low word of hash_bytes of float32 values, or of any form that they may have been stored in. */
+bool parameter_check_fits(const Value *value, uint64_t check);
+
+#endif

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""--frozen-weights: what programs compute of stored forms is what numpy computes of the rounded weights; training is
+the same in any number of stages; checkpoints belong to a form; export takes the original weights."""
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from onnx import helper, numpy_helper, save, TensorProto
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from safetensors_files import read, write  # noqa: E402
+
+SKYCC = sys.argv[1]
+WORDS, SIZE, INNER, ROWS, LENGTH = 96, 64, 160, 4, 6
+random = np.random.default_rng(5)
+failures = 0
+
+
+def expect(what, holds):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"ERROR: {what}")
+
+
+def close(what, found, wanted, tolerance):
+    error = np.abs(np.asarray(found, "f8") - wanted).max() / (np.abs(wanted).max() + 1e-30)
+    expect(f"{what}: error {error:.2e}", error <= tolerance)
+
+
+def bf16(values, up=False):
+    bits = np.asarray(values, "f4").view("u4")
+    rounded = bits + (bits & 0xffff != 0) * 0x10000 if up else bits + 0x7fff + (bits >> 16 & 1)
+    return (rounded & 0xffff0000).astype("u4").view("f4")
+
+
+def stored(weight, form, axis=-1):
+    """The weight as a form has it, in blocks along the axis."""
+    if form == "bf16":
+        return bf16(weight)
+    most = {"int8": 127, "int4": 7}.get(form)
+    if not most:
+        return weight
+    turned = np.moveaxis(weight, axis, -1)
+    blocks = np.ascontiguousarray(turned).reshape(-1, 32)
+    scale = bf16(np.abs(blocks).max(1, keepdims=True) / np.float32(most), up=True)
+    return np.moveaxis((np.rint(blocks / scale) * scale).reshape(turned.shape), -1, axis)
+
+
+def model():
+    """Words, a layer up and one down, and a product with the words. `up` and `down` are [in, out]."""
+    weights = {"m.words": random.normal(size=(WORDS, SIZE)), "m.up": random.normal(size=(SIZE, INNER)) / 8,
+               "m.down": random.normal(size=(INNER, SIZE)) / 8, "m.last": random.normal(size=(SIZE, SIZE)) / 8}
+    weights = {name: value.astype("f4") for name, value in weights.items()}
+    nodes = [helper.make_node("Gather", ["m.words", "input_ids"], ["x"]),
+             helper.make_node("MatMul", ["x", "m.up"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]),
+             helper.make_node("MatMul", ["b", "m.down"], ["c"]), helper.make_node("MatMul", ["c", "m.last"], ["d"]),
+             helper.make_node("Transpose", ["m.words"], ["turned"], perm=[1, 0]),
+             helper.make_node("MatMul", ["d", "turned"], ["logits"])]
+    graph = helper.make_graph(nodes, "model",
+                              [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "seq"])],
+                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "seq", WORDS])],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "model.onnx")
+    return weights
+
+
+def run(*command, code=0):
+    done = subprocess.run(command, capture_output=True, text=True)
+    expect(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}", done.returncode == code)
+    return done.stderr
+
+
+def compile_and_train(form, stages, directory, *options):
+    with open("cluster.yaml", "w") as file:
+        file.write("devices:\n" + "".join(
+            f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}}\n" for i in range(stages)))
+    run(SKYCC, "compile", "model.onnx", "-d", "cluster.yaml", "-o", directory, "--dim", "batch=2", "--dim",
+        f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even", "--lora", "r=4,targets=up,last",
+        "--frozen-weights", form, "-q", *options)
+    run(f"{directory}/train", "--data", "data.safetensors", "--no-shuffle", "--steps", "3", "--log", "log.csv",
+        "--lr", "1e-2", "--checkpoint", f"{directory}/kept")
+    with open("log.csv") as file:
+        return [row["loss"] for row in csv.DictReader(file)]
+
+
+def check_numbers(weights):
+    ids = random.integers(0, WORDS, (ROWS, LENGTH))
+    write("data.safetensors", {"input_ids": ids, "labels": ids})
+    for form in "f32", "bf16", "int8", "int4":
+        w = {name: stored(value, form, 0 if name in ("m.up", "m.down", "m.last") else -1).astype("f8")
+             for name, value in weights.items()}
+        logits = np.tanh(w["m.words"][ids] @ w["m.up"]) @ w["m.down"] @ w["m.last"] @ w["m.words"].T
+        for way in ["--interpret"], []:
+            run(SKYCC, "run", "model.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors", "--freeze", "*",
+                "--frozen-weights", form, *way)
+            close(f"{form} {way}", read("out.safetensors")["out/logits"], logits, 1e-5)
+
+
+def check_training():
+    first = compile_and_train("int4", 1, "one")
+    expect("two stages", compile_and_train("int4", 2, "two") == first)
+    expect("sliced logits", np.allclose(np.array(compile_and_train("int4", 1, "sliced", "--logits", "sliced"), float),
+                                        np.array(first, float), rtol=1e-5))
+    whole = compile_and_train("f32", 1, "whole")
+    expect("another form has other losses", first != whole)
+    expect("drawn weights", compile_and_train("int8", 2, "d2", "--init", "normal:0.05") ==
+           compile_and_train("int8", 1, "d1", "--init", "normal:0.05"))
+    last = sorted(name for name in os.listdir("one/kept") if name.startswith("step-"))[-1]
+    again = ["--data", "data.safetensors", "--no-shuffle", "--steps", "4", "--resume", "--checkpoint"]
+    shutil.copytree("one/kept", "copy")
+    run("two/train", *again, "copy")
+    refused = run("whole/train", *again, "one/kept", code=1)
+    expect(f"another form is refused:\n{refused}", "--frozen-weights int4" in refused or "had another value" in refused)
+    run(SKYCC, "export", "model.onnx", f"one/kept/{last}", "-o", "merged.onnx")
+
+
+def check_refusals():
+    said = run(SKYCC, "run", "model.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors",
+               "--frozen-weights", "int4", code=2)
+    expect(f"a trained weight is named:\n{said}", "m.last" in said and "is trained" in said and "--lora" in said)
+    said = run(SKYCC, "run", "model.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors",
+               "--frozen-weights", "int3", code=2)
+    expect(f"int3:\n{said}", "int8 or int4" in said)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    check_numbers(model())
+    check_training()
+    check_refusals()
+    os.chdir("/")
+sys.exit(failures > 0)
