@@ -35,9 +35,11 @@ typedef struct Prediction {
     int64_t batch, width; /* 0: open */
     int64_t most_width;   /* the most tokens it has positions for, if known */
     bool has_mask;
-    bool twofold;         /* embeds two texts a row */
-    HeadKind head;        /* HEAD_FROM_FOLDER: the model does not say */
-    bool several;         /* labels per text, by its configuration */
+    bool twofold;    /* embeds two texts a row */
+    HeadKind head;   /* HEAD_FROM_FOLDER: the model does not say */
+    bool several;    /* labels per text, by its configuration */
+    int64_t ends[8]; /* tokens that end a text, by its configuration */
+    size_t end_count;
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
     bool measures;        /* the rows have labels to compare with */
     TextRows rows;
@@ -97,6 +99,17 @@ static bool is_embedding(const Prediction *prediction)
     return prediction->head == HEAD_MEAN || prediction->head == HEAD_FIRST;
 }
 
+/* eos_token_id: a number, or several. */
+static void read_ends(Prediction *prediction, const json_t *found)
+{
+    enum { MOST = sizeof prediction->ends / sizeof *prediction->ends };
+    for (size_t i = 0; i < (json_is_array(found) ? json_array_size(found) : 1); i++) {
+        const json_t *end = json_is_array(found) ? json_array_get(found, i) : found;
+        if (json_is_integer(end) && prediction->end_count < MOST)
+            prediction->ends[prediction->end_count++] = json_integer_value(end);
+    }
+}
+
 /* Reads the configuration with which the model was imported. */
 static bool read_config(Prediction *prediction, const char *text, Diagnostics *diagnostics)
 {
@@ -107,6 +120,7 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
         prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
         const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
         prediction->several = problem && strcmp(problem, LABELS_SEVERAL) == 0;
+        read_ends(prediction, json_object_get(config.json, "eos_token_id"));
     }
     config_free(&config);
     return ok;
@@ -195,8 +209,15 @@ static bool is_data_set(const char *path)
 static bool check_options(const Options *options, Diagnostics *diagnostics)
 {
     const char *problem = NULL;
-    if (!options->data && !options->texts[0])
-        problem = "give a text (--text TEXT) or a file (--data FILE)";
+    const GenerateOptions *generates = &options->generate;
+    if (generates->prompt && (options->data || options->texts[0] || options->texts[1]))
+        problem = "--prompt goes without --text, --text2 and --data";
+    else if (generates->top_p < 1 && generates->temperature <= 0)
+        problem = "--top-p says what is drawn from: give --temperature, such as 1, too";
+    else if (generates->temperature > 0 && !generates->prompt)
+        problem = "--temperature and --top-p are for --prompt";
+    else if (!options->data && !options->texts[0] && !generates->prompt)
+        problem = "give a text (--text TEXT), a file (--data FILE), or a text to go on with (--prompt TEXT)";
     else if (options->data && options->texts[1])
         problem = "--text2 does not go with --data: name both columns of a table with --text COL,COL";
     else if (options->data && is_data_set(options->data) && options->texts[0])
@@ -231,6 +252,15 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
     return !words || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], diagnostics);
 }
 
+static bool open_tokenizer(Prediction *prediction, Diagnostics *diagnostics)
+{
+    const Options *options = prediction->options;
+    prediction->tokenizer =
+        options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
+                           : text_tokenizer_of_folder(prediction->folder, options->model, options->cased, diagnostics);
+    return prediction->tokenizer;
+}
+
 static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
@@ -242,10 +272,7 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
             prediction->rows.tensors[i] = (RowTensor){0};
         return ok && data_origin_match(&prediction->rows.data, options->data, &tokens, NULL, diagnostics);
     }
-    prediction->tokenizer =
-        options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
-                           : text_tokenizer_of_folder(prediction->folder, options->model, options->cased, diagnostics);
-    if (!prediction->tokenizer) return false;
+    if (!open_tokenizer(prediction, diagnostics)) return false;
     if (prediction->head == HEAD_MASKED) tokenizer_take_masks(prediction->tokenizer);
     int most = options->dataset.max_length;
     if (most > prediction->most_width) {
@@ -258,6 +285,24 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
     return options->data ? tokenize_table(prediction, prediction->width ? (int)prediction->width : most, diagnostics)
                          : text_rows_encode(&prediction->rows, prediction->tokenizer, options->texts,
                                             is_embedding(prediction), prediction->width, most, diagnostics);
+}
+
+static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
+{
+    const Options *options = prediction->options;
+    GenerateOptions wanted = options->generate;
+    wanted.seed = (uint64_t)options->seed;
+    if (prediction->batch > 1)
+        return input_error(diagnostics, options->model, "export it with a symbolic batch",
+                           "takes %lld rows at a time, and --prompt is one", (long long)prediction->batch);
+    if (!open_tokenizer(prediction, diagnostics)) return false;
+    Buffer text = {0};
+    bool ok =
+        generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
+                 prediction->width, prediction->ends, prediction->end_count, options->threads, &text, diagnostics) &&
+        file_write_all(options->output ? options->output : "-", text.bytes, text.size, diagnostics);
+    buffer_free(&text);
+    return ok;
 }
 
 /* Chooses the number of tokens per row. Without a mask, the model would read padding as text. */
@@ -402,8 +447,10 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
         return arena_free(&settings.arena), false;
     }
     bool ok = check_options(options, &found) && import_model(&prediction, &found) && read_model(&prediction, &found) &&
-              take_checkpoint(&prediction, &found) && read_rows(&prediction, &found) &&
-              settle_width(&prediction, &found) && predict(&prediction, &found);
+              take_checkpoint(&prediction, &found) &&
+              (options->generate.prompt ? go_on(&prediction, &found)
+                                        : read_rows(&prediction, &found) && settle_width(&prediction, &found) &&
+                                              predict(&prediction, &found));
     report(&prediction, &found, diagnostics);
     diagnostics_free(&found);
     prediction_free(&prediction);
@@ -420,6 +467,7 @@ bool predict_command(const Options *options, Diagnostics *diagnostics)
 bool evaluate_command(const Options *options, Diagnostics *diagnostics)
 {
     Options given = *options;
+    given.generate = (GenerateOptions){.top_p = 1};
     size_t files = given.inputs.count;
     if (files > 2 || !files || (files == 1) != is_run(given.model))
         return usage_error(

@@ -179,6 +179,18 @@ static const Option rows[] = {
      .help = "the text; with --data TABLE: the column with the texts, or the two columns with pairs, by name"},
     {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]),
      .help = "the second text of a pair: the text to answer from, or to compare embeddings with"},
+    {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt),
+     .help = "continue this text with a decoder; every token runs the model over the whole text again",
+     .detail =
+         "Prints the text and how a decoder continues it, until its end-of-text token or *--tokens*. Nothing is kept "
+         "from token to token: each runs the model over the prompt and all tokens again, which is enough to try what "
+         "was trained, and slow for long texts."},
+    {"tokens", 0, "N", PREDICT, OPTION_INTEGER, 1, 1 << 20, FIELD(generate.tokens), .initial = "64",
+     .help = "how many tokens --prompt adds at most"},
+    {"temperature", 0, "X", PREDICT, OPTION_NUMBER, 0, 100, FIELD(generate.temperature), .initial = "0",
+     .help = "draw tokens of --prompt, from logits divided by X; 0 takes the most likely"},
+    {"top-p", 0, "P", PREDICT, OPTION_NUMBER, 1e-6, 1, FIELD(generate.top_p), .initial = "1",
+     .help = "with --temperature: draw from the most likely tokens, whose probabilities add up to P"},
     {"data", 0, "FILE", PREDICT, OPTION_FILE, FIELD(data),
      .help = "a data set of skycc tokenize (.safetensors), or a table (.csv, .jsonl, else TSV)"},
     {"labels", 0, "DATA", PREDICT | EVALUATE, OPTION_FILE, FIELD(labels),
@@ -460,8 +472,8 @@ static const Option rows[] = {
      .detail = "*normal:*_STD_ draws the initial weights by parameter name; the model's own may then be absent. "
                "Matrices are normal with that standard deviation, vectors 0, and gains of normalisations 1. *none*, "
                "the default, takes the model's weights."},
-    {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD | FINETUNE, OPTION_INTEGER, 0,
-     INFINITY, FIELD(seed), .initial = "0", .common = RUN,
+    {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD | FINETUNE | PREDICT,
+     OPTION_INTEGER, 0, INFINITY, FIELD(seed), .initial = "0", .common = RUN,
      .help = "seed of everything random: initial weights, dropout, masks, held-out rows"},
     {"clip", 0, "X", COMPILE | PLAN | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(plan.clip), .initial = "1",
      .help = "gradient norm at which DIR/train clips; 0: no clipping",

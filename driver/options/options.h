@@ -9,6 +9,7 @@
 #include "driver/compile/plan_model.h"
 #include "driver/compile/weights.h"
 #include "driver/finetune/decide.h"
+#include "driver/predict/generate.h"
 #include "frontend/huggingface/head.h"
 #include "frontend/text/text_dataset.h"
 #include "models/bert.h"
@@ -76,9 +77,10 @@ typedef struct Options {
     DatasetOptions dataset;
     /* What predict is asked for. */
     const char *texts[2], *data;
-    const char *key;   /* the name of a pair of keys; for coordinate and probe the secret key's file */
-    const char *site;  /* for probe: whose links are measured; NULL: measure machines */
-    double patience_s; /* for other sites */
+    GenerateOptions generate; /* prompt NULL: nothing is generated */
+    const char *key;          /* the name of a pair of keys; for coordinate and probe the secret key's file */
+    const char *site;         /* for probe: whose links are measured; NULL: measure machines */
+    double patience_s;        /* for other sites */
     const char *federation, *listen, *csv;
     bool goes_back; /* skycc coordinate, to from_round */
     int64_t from_round;

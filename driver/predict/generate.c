@@ -1,0 +1,203 @@
+#include "driver/predict/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "frontend/text/unicode.h"
+
+/* ---- From tokens to text ---- */
+
+/* How pieces of the vocabulary write what is not in words. */
+typedef enum Spelling {
+    SPELLED_BYTES,  /* GPT-2's: every byte is a printable character */
+    SPELLED_SPACES, /* SentencePiece's: a blank is U+2581, and <0x0A> a byte */
+    SPELLED_WORDS   /* WordPiece's: ## goes on with a word */
+} Spelling;
+
+enum { BYTE_BLANK = 0x120, PIECE_BLANK = 0x2581 }; /* how the first two write a blank */
+
+static Spelling find_spelling(Tokenizer *tokenizer)
+{
+    static const char text[] = "a b";
+    TokenIds ids = {0};
+    Buffer pieces = {0};
+    Spelling spelling = SPELLED_WORDS;
+    if (!tokenizer_encode(tokenizer, text, strlen(text), &ids))
+        for (size_t i = 0; i < ids.count; i++) tokenizer_piece(tokenizer, ids.items[i], &pieces);
+    const char *at = buffer_text(&pieces);
+    for (size_t used, left = pieces.size; left; at += used, left -= used) {
+        int32_t c = unicode_read(at, left, &used);
+        if (c == BYTE_BLANK) spelling = SPELLED_BYTES;
+        if (c == PIECE_BLANK) spelling = SPELLED_SPACES;
+    }
+    buffer_free(&pieces);
+    free(ids.items);
+    return spelling;
+}
+
+/* The byte that a character of GPT-2's spelling stands for; -1: none. */
+static int byte_of(int32_t c)
+{
+    if (c >= 256 && c <= 256 + ' ') return c - 256;
+    if (c > 256 + ' ' && c < 256 + 67) return c - 256 - 33 + 0x7f;
+    return c == 256 + 67 ? 0xad : c < 256 ? c : -1;
+}
+
+static void append_piece(Buffer *text, Spelling spelling, const char *piece, size_t length)
+{
+    unsigned byte;
+    if (spelling == SPELLED_SPACES && length == 6 && sscanf(piece, "<0x%2X>", &byte) == 1) {
+        buffer_append(text, &(char){(char)byte}, 1);
+        return;
+    }
+    if (spelling == SPELLED_WORDS) {
+        bool on = strncmp(piece, "##", 2) == 0;
+        buffer_print(text, "%s%s", on ? "" : " ", piece + (on ? 2 : 0));
+        return;
+    }
+    for (size_t used; length; piece += used, length -= used) {
+        int32_t c = unicode_read(piece, length, &used);
+        int spelled = spelling == SPELLED_BYTES ? byte_of(c) : c == PIECE_BLANK ? ' ' : -1;
+        if (spelled >= 0)
+            buffer_append(text, &(char){(char)spelled}, 1);
+        else
+            buffer_append(text, piece, used);
+    }
+}
+
+static void append_token(Buffer *text, const Tokenizer *tokenizer, Spelling spelling, int32_t id)
+{
+    Buffer piece = {0};
+    if (!tokenizer_is_special(tokenizer, id) && tokenizer_piece(tokenizer, id, &piece))
+        append_piece(text, spelling, buffer_text(&piece), piece.size);
+    buffer_free(&piece);
+}
+
+/* ---- Choosing a token ---- */
+
+typedef struct Candidate {
+    double score;
+    int32_t id;
+} Candidate;
+
+static int by_score(const void *a, const void *b)
+{
+    const Candidate *x = a, *y = b;
+    return x->score > y->score ? -1 : x->score < y->score ? 1 : x->id - y->id;
+}
+
+/* `candidates` of descending scores; of equal ones the first is the most likely. */
+static int32_t draw(Candidate *candidates, int64_t count, const GenerateOptions *options, uint64_t number)
+{
+    double sum = 0, kept = 0, largest = candidates[0].score;
+    for (int64_t i = 0; i < count; i++) {
+        candidates[i].score = exp((candidates[i].score - largest) / options->temperature);
+        sum += candidates[i].score;
+    }
+    int64_t nucleus = 0;
+    while (nucleus < count && (nucleus == 0 || kept < options->top_p * sum)) kept += candidates[nucleus++].score;
+    double at = (double)random_uniform(random_stream(options->seed, "generate"), number) * kept;
+    int64_t chosen = 0;
+    for (; chosen + 1 < nucleus && at >= candidates[chosen].score; chosen++) at -= candidates[chosen].score;
+    return candidates[chosen].id;
+}
+
+/* The token after position `position`; -1 after reporting. */
+static int32_t choose(Predictor *predictor, const SkyTensor *logits, const GenerateOptions *options, int64_t position,
+                      Diagnostics *diagnostics)
+{
+    int64_t classes = logits->dim[2];
+    const void *values = execution_address(&predictor->execution, 0, 0, logits->location);
+    Candidate *candidates = memory_allocate((size_t)classes * sizeof *candidates), best = {-INFINITY, -1};
+    bool finite = true;
+    for (int64_t i = 0; i < classes; i++) {
+        double score = element_as_double((DType)logits->dtype, values, position * classes + i);
+        finite &= isfinite(score);
+        candidates[i] = (Candidate){score, (int32_t)i};
+        if (score > best.score) best = candidates[i];
+    }
+    if (!finite)
+        input_error(diagnostics, predictor->called, "check whether its training diverged", "gives no finite logits");
+    if (finite && options->temperature > 0) {
+        qsort(candidates, (size_t)classes, sizeof *candidates, by_score);
+        best.id = draw(candidates, classes, options, (uint64_t)position);
+    }
+    free(candidates);
+    return finite ? best.id : -1;
+}
+
+/* ---- The row ---- */
+
+/* One row with room for all tokens; inputs that the prompt has no values for stay absent. */
+static void make_row(TextRows *row, const TextRows *prompt, int64_t length, int64_t width)
+{
+    *row = (TextRows){.count = 1, .width = width, .longest = width};
+    for (int i = 0; i < ROW_TENSORS; i++) {
+        const RowTensor *given = &prompt->tensors[i];
+        if (!given->data) continue;
+        int32_t *values = arena_new_array(&row->arena, int32_t, (size_t)width);
+        for (int64_t c = 0; c < length; c++) values[c] = (int32_t)element_as_integer(given->dtype, given->data, c);
+        row->tensors[i] = (RowTensor){given->name, DTYPE_I32, values};
+    }
+}
+
+static void set(TextRows *row, const char *name, int64_t position, int32_t value)
+{
+    const RowTensor *tensor = text_rows_find(row, name);
+    if (tensor) ((int32_t *)tensor->data)[position] = value;
+}
+
+static int32_t token_at(const TextRows *row, int64_t position)
+{
+    const RowTensor *ids = text_rows_find(row, "input_ids");
+    return ids ? (int32_t)element_as_integer(ids->dtype, ids->data, position) : 0;
+}
+
+static bool is_end(int32_t id, const int64_t *ends, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ends[i] == id) return true;
+    return false;
+}
+
+bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *tokenizer, const char *path,
+              const char *called, int64_t width, const int64_t *ends, size_t end_count, int threads, Buffer *text,
+              Diagnostics *diagnostics)
+{
+    const char *const texts[2] = {options->prompt, NULL};
+    TextRows prompt = {.count = 0}, row = {.count = 0};
+    bool ok = text_rows_encode(&prompt, tokenizer, texts, false, 0, INT32_MAX, diagnostics);
+    int64_t length = prompt.longest;
+    while (ok && length > 0 && is_end(token_at(&prompt, length - 1), ends, end_count)) length--; /* of the frame */
+    int64_t end = length + options->tokens;
+    if (ok && !length)
+        ok = usage_error(diagnostics, "give some words to go on with", "the text of --prompt has no tokens");
+    if (width && end > width) end = width;
+    if (ok && width && length >= width)
+        ok = input_error(diagnostics, called, "give a shorter prompt, or export the model with symbolic dimensions",
+                         "takes %lld tokens, and the prompt has %lld", (long long)width, (long long)length);
+    if (ok) make_row(&row, &prompt, length, width ? width : end);
+    ok = ok && predictor_open(predictor, path, called, &row, 1, row.width, threads, diagnostics);
+    const SkyTensor *logits = ok ? predictor_output(predictor, "logits", 3) : NULL;
+    if (ok && (!logits || logits->dim[1] != row.width))
+        ok = input_error(diagnostics, called, "skycc import FOLDER --head lm makes one",
+                         "has no output 'logits' with a score of every token at every position, as decoders have");
+    Spelling spelling = find_spelling(tokenizer);
+    buffer_print(text, "%s", options->prompt);
+    for (; ok && length < end; length++) {
+        ok = predictor_run(predictor, 0, diagnostics);
+        int32_t id = ok ? choose(predictor, logits, options, length - 1, diagnostics) : -1;
+        ok = id >= 0;
+        if (!ok || is_end(id, ends, end_count)) break;
+        append_token(text, tokenizer, spelling, id);
+        set(&row, "input_ids", length, id);
+        set(&row, "attention_mask", length, 1);
+    }
+    buffer_print(text, "\n");
+    predictor->rows = NULL;
+    text_rows_free(&prompt);
+    text_rows_free(&row);
+    return ok;
+}

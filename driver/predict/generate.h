@@ -1,0 +1,22 @@
+/* A text continued by a decoder, token by token. */
+#ifndef DRIVER_PREDICT_GENERATE_H
+#define DRIVER_PREDICT_GENERATE_H
+
+#include "driver/predict/predictor.h"
+
+typedef struct GenerateOptions {
+    const char *prompt;
+    int64_t tokens;     /* at most so many are added */
+    double temperature; /* logits are divided by it, and the token is drawn; 0: the most likely one */
+    double top_p;       /* drawn from the fewest tokens whose probabilities add up to this (Holtzman et al. 2020) */
+    uint64_t seed;
+} GenerateOptions;
+
+/* Appends prompt and continuation to `text`. Generation ends before a token of `ends`. Every token runs the model over
+ * the whole row again. `predictor` is opened here, from the file `path`, and is the caller's to free; `batch`, `width`:
+ * of a model of fixed shapes, 0 where they are open. */
+bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *tokenizer, const char *path,
+              const char *called, int64_t width, const int64_t *ends, size_t end_count, int threads, Buffer *text,
+              Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""skycc predict --prompt: a model whose next token depends on the last one alone is continued as its table says."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from onnx import helper, numpy_helper, save, TensorProto
+
+SKYCC = sys.argv[1]
+VOCABULARY, END = 257, 256
+failures = 0
+
+
+def expect(what, holds):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"ERROR: {what}")
+
+
+def byte_characters():
+    """GPT-2's characters of the bytes: printable ones themselves, the others from 256 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = [b for b in range(256) if b not in printable]
+    return {b: chr(b if b in printable else 256 + others.index(b)) for b in range(256)}
+
+
+def write_tokenizer():
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    vocabulary = {character: b for b, character in byte_characters().items()} | {"<end>": END}
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
+                 "added_tokens": [{"id": END, "content": "<end>", "single_word": False, "lstrip": False,
+                                   "rstrip": False, "normalized": False, "special": True}],
+                 "pre_tokenizer": byte_level, "decoder": byte_level,
+                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                           "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                           "vocab": vocabulary, "merges": []}}
+    with open("tokenizer.json", "w") as file:
+        json.dump(tokenizer, file)
+
+
+def write_model(following, name="model.onnx", batch="batch"):
+    """`following`: of some tokens the scores of those that may follow."""
+    table = np.zeros((VOCABULARY, VOCABULARY), "f4")
+    for token, scores in following.items():
+        for after, score in scores.items():
+            table[token, after] = score
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "input_ids"], ["logits"])], "model",
+                              [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, "seq"])],
+                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, "seq", VOCABULARY])],
+                              [numpy_helper.from_array(table, "table")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 8,
+              "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
+              "rms_norm_eps": 1e-6, "max_position_embeddings": 99, "hidden_act": "silu", "eos_token_id": [END, 300],
+              "tie_word_embeddings": False}
+    helper.set_model_props(model, {"huggingface.config": json.dumps(config)})
+    save(model, name)
+
+
+def predict(*options, code=0, model="model.onnx"):
+    done = subprocess.run([SKYCC, "predict", model, "--tokenizer", "tokenizer.json", *options], capture_output=True)
+    expect(f"{options}: exit {done.returncode}\n{done.stderr.decode()}", done.returncode == code)
+    return done.stdout.decode(errors="replace") if code == 0 else done.stderr.decode()
+
+
+def check():
+    chain = "x é→\ny"
+    bytes_of = chain.encode()
+    write_model({a: {b: 9} for a, b in zip(bytes_of, bytes_of[1:])})
+    found = predict("--prompt", "x", "--tokens", str(len(bytes_of) - 1))
+    expect(f"the chain: {found!r}", found == chain + "\n")
+    write_model({a: {b: 9} for a, b in zip(bytes_of, [*bytes_of[1:], END])})
+    expect("the end", predict("--prompt", "x") == chain + "\n")
+    expect("three tokens", predict("--prompt", "x", "--tokens", "3") == "x é\n")
+
+    write_model({ord("a"): {ord("a"): 3, ord("b"): 3, ord("c"): 0.5}, ord("b"): {ord("a"): 3, ord("b"): 3},
+                 ord("c"): {ord("c"): 3}})
+    draw = ["--prompt", "a", "--tokens", "60", "--temperature"]
+    narrow = [predict(*draw, "0.5", "--top-p", "0.5", "--seed", str(seed)) for seed in (1, 1, 2)]
+    expect("a seed repeats", narrow[0] == narrow[1] and narrow[0] != narrow[2])
+    expect("of two equal ones both are drawn, and nothing else",
+           set(narrow[2].strip()) == {"a", "b"} and 15 < narrow[2].count("a") < 46)
+    expect("a high temperature draws anything", len(set(predict(*draw, "50"))) > 20)
+
+    for options, part in ((["--prompt", ""], "no tokens"), (["--prompt", "a", "--text", "a"], "--prompt goes without"),
+                          (["--prompt", "a", "--top-p", "0.5"], "--temperature"),
+                          (["--text", "a", "--temperature", "1"], "for --prompt")):
+        said = predict(*options, code=2)
+        expect(f"{options}: {said}", part in said)
+    write_model({}, "two.onnx", 2)
+    expect("two rows", "2 rows" in predict("--prompt", "a", code=1, model="two.onnx"))
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    write_tokenizer()
+    check()
+    os.chdir("/")
+sys.exit(failures > 0)
