@@ -238,11 +238,36 @@ def texts():
     call("import", "folder", "-o", "odd.onnx")
 
 
+def gateway():
+    """Every string of site.json, as a gateway reads it from whoever wrote it."""
+    program = os.path.join(os.path.dirname(skycc), "..", "lib", "skycc", "gateway")
+    key = open("paris.pub").read().strip()
+    site = {"format": "skycc.site/1", "run": "0" * 32, "site": "paris", "sites": [
+        {"name": "paris", "address": "127.0.0.1:1", "key": key}], "rank_sites": [0], "largest_message_bytes": 256,
+        "plan": "0" * 32, "tensors": [{"tensor": "x", "kind": "activation", "from_stage": 0, "to_stage": 0, "from": 0,
+                                       "to": 0, "tag": 3, "tags": 1}]}
+    for owner, names in ((site, ("format", "run", "site", "plan")), (site["sites"][0], ("name", "address", "key")),
+                         (site["tensors"][0], ("tensor", "kind"))):
+        for name in names:
+            for changed in ({**owner, name: EVIL}, {EVIL if key == name else key: owner[key] for key in owner}):
+                former = dict(owner)
+                owner.clear()
+                owner.update(changed)
+                with open("site.json", "w") as file:
+                    json.dump(site, file)
+                owner.clear()
+                owner.update(former)
+                result = call("1", program, "--site", "site.json", "--key", "paris.key", "--local",
+                              f"ipc://{os.getcwd()}/g", "--place", "place", program="timeout", mentions=None)
+                require(result.returncode in (1, 6, 124), name, result.returncode, result.stderr)
+
+
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     models()
     ranks()
     federations()
+    gateway()
     plans()
     texts()
 sys.exit(failed())
