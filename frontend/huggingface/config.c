@@ -267,19 +267,18 @@ static bool take(HuggingFaceConfig *config, json_t *json, const char *path, Aren
     config->json = json;
     if (!json_is_object(json)) return json_refuse(reading.reader, NULL, "must be an object");
     config->type = model_type(&reading);
-    if (!config->type) return false;
-    if (config->type->form)
+    if (config->type && config->type->form)
         decoder_config_read(&reading, config);
-    else
+    else if (config->type)
         read_common(&reading, config);
-    if (reading.ok) {
+    if (config->type && reading.ok) {
         refuse_variants(&reading, config);
         read_head(&reading, config);
         read_family(&reading, config);
         if (config->type->form) reading_refuse_unknown(&reading, json, "");
     }
     free(reading.asked);
-    return reading.ok;
+    return config->type && reading.ok;
 }
 
 bool config_read(HuggingFaceConfig *config, const char *path, Arena *arena, Diagnostics *diagnostics)

@@ -330,7 +330,8 @@ static void make_rounds(GradientSums *sums)
         Round *round = &rounds[now % 3], *next = &rounds[(now + 1) % 3], *last = &rounds[(now + 2) % 3];
         for (int ahead = now > 0; ahead < 2; ahead++) {
             Round *posted = ahead ? next : round;
-            float *received = (float *)sums->received.bytes + (size_t)((now + ahead) % 2) * sums->half;
+            float *received = (float *)sums->received.bytes; /* NULL of a pipeline that has no replica */
+            if (received) received += (size_t)((now + ahead) % 2) * sums->half;
             if (ahead) *next = next_round(sums, round);
             for (int i = 0; i < posted->count; i++) exchange_terms(sums, &posted->pieces[i], &received, &posted->terms);
         }
