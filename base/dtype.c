@@ -114,7 +114,8 @@ static double block_element(DType dtype, const void *data, int64_t index)
     return (double)q * element_as_double(DTYPE_BF16, block, 0);
 }
 
-#define LOAD(type) (((const type *)data)[index])
+/* Elements of mapped files may be anywhere. */
+#define LOAD(type) (((const struct __attribute__((packed)) { type value; } *)data)[index].value)
 
 double element_as_double(DType dtype, const void *data, int64_t index)
 {

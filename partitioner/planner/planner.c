@@ -218,8 +218,8 @@ static Fastest search_fastest(const Planner *planner, const Problem *problem, co
 /* Of the allocations with the optimum of the objective, the fastest in simulation. Where memory or latency keeps steps
  * from filling the pipeline, so that they take longer than the objective, that is not their time: then the fastest of
  * all where all can be looked at, else the fastest within two percent of the optimum, or one that is faster than that
- * by more than two percent. False: the
- * chosen one needs less in flight than the problem asks about, so the question changes. */
+ * by more than two percent. False: the chosen one needs less in flight than the problem asks about, so the question
+ * changes. */
 static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
                            Allocation *chosen, int *in_flight_limit)
 {

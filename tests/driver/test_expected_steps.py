@@ -94,7 +94,8 @@ def test_verify():
     """Without the data; and what is not so is refused."""
     run("plan", "--costs", "costs.json", "-o", "again.json")
     plan = text_of("plan.json")
-    require(text_of("again.json") == plan, "the plan from costs.json is another one")
+    unnamed = plan.replace(f'"rows":{BATCH},', '"rows":null,')  # costs do not say how many rows a step has
+    require(text_of("again.json") == unnamed, "the plan from costs.json is another one")
     require("certified optimal" in run("verify", "plan.json", "--costs", "costs.json"), "verify")
     for key in "step_s", "worst_step_s", "padded_step_s", "simulated_step_s", "bubble":
         value = load("plan.json")[key]
@@ -106,7 +107,7 @@ def test_verify():
         file.write(plan.replace(f'"lengths":[[{number},', f'"lengths":[[{number - 1},', 1))
     require("rows" in run("verify", "wrong.json", "--costs", "costs.json", code=1), "other rows")
     require("leave out" in run("plan", "--costs", "costs.json", "--microbatches", "2", code=2), "--microbatches")
-    require('"rows"' not in run("plan", NANO, *OPTIONS[:2], "--dim", "batch=8", "--dim", f"seq={LONGEST}", "-o", "-"),
+    require('"rows":{' not in run("plan", NANO, *OPTIONS[:2], "--dim", "batch=8", "--dim", f"seq={LONGEST}", "-o", "-"),
            "rows of one length")
 
 

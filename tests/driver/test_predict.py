@@ -251,7 +251,7 @@ def check_embeddings():
 
 
 def check_refusals():
-    refused(2, "give a text (--text TEXT) or a file", "folder")
+    refused(2, "give a text (--text TEXT), a file (--data FILE), or a text to go on with", "folder")
     refused(2, "name the columns", "folder", "--data", "rows.csv")
     refused(2, "token ids", "folder", "--data", "rows.safetensors", "--text", "w5")
     refused(2, "--text2 does not go with --data", "folder", "--data", "rows.csv", "--text2", "w5")

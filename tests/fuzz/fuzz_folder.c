@@ -31,6 +31,7 @@ static void build(const HuggingFaceConfig *config, size_t size, Diagnostics *dia
     const HeadKind kind = HEAD_NONE + (HeadKind)(size % (HEAD_FIRST - HEAD_NONE + 1));
     const Head head = {.kind = kind,
                        .labels = kind == HEAD_SEQUENCE || kind == HEAD_TOKENS ? 3 : kind == HEAD_REGRESSION};
+    if (head_problem(config, &head)) return;
     Network network = {.config = config,
                        .diagnostics = diagnostics,
                        .prefix = "",

@@ -291,14 +291,15 @@ static void parameters_start_and_decay_as_told(void **state)
         {.kernel = read_decay, .operands = operands + 2, .operand_count = 2, .units = 1, .name = "b"},
         {.kernel = read_decay, .operands = operands + 4, .operand_count = 2, .units = 1, .name = "a, later"},
         {.kernel = read_decay, .operands = operands + 6, .operand_count = 2, .units = 1, .name = "b, later"}};
-    SkyParameter parameters[2] = {{.value = {.name = "weight", .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT},
-                                   .update_stride = 2,
-                                   .initial_deviation = 2},
-                                  {.value = {.name = "bias", .rank = 1, .dim = {4}, .bytes = 16},
-                                   .update = 1,
-                                   .update_stride = 2,
-                                   .decay_exempt_class = 1,
-                                   .initial_mean = 0.5f}};
+    SkyParameter parameters[2] = {
+        {.value = {.name = "weight", .dtype = DTYPE_F32, .rank = 1, .dim = {COUNT}, .bytes = 4 * COUNT},
+         .update_stride = 2,
+         .initial_deviation = 2},
+        {.value = {.name = "bias", .dtype = DTYPE_F32, .rank = 1, .dim = {4}, .bytes = 16},
+         .update = 1,
+         .update_stride = 2,
+         .decay_exempt_class = 1,
+         .initial_mean = 0.5f}};
     parameters[0].value.location = parameters[0].gradient = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 0};
     parameters[1].value.location = (SkyLocation){.space = SKY_SPACE_STATE, .offset = 12 * COUNT};
     SkyStage stage = {.parameters = parameters,
