@@ -21,7 +21,8 @@ typedef enum DType {
     DTYPE_U16,
     DTYPE_U32,
     DTYPE_U64,
-    DTYPE_Q8, /* integers of 8 and of 4 bits in blocks of DTYPE_BLOCK elements, each with a scale (base/weight_blocks.h); */
+    DTYPE_Q8, /* integers of 8 and of 4 bits in blocks of DTYPE_BLOCK elements, each with a scale
+                     (base/weight_blocks.h); */
     DTYPE_Q4, /* weights that are only read */
     DTYPE_COUNT
 } DType;

@@ -42,8 +42,9 @@ function(skycc_add_test name)
   add_dependencies(for_all for_${name})
 endfunction()
 
-# skycc_test(NAME LIBRARIES... [PROGRAM] [ARGUMENTS WORD...], and what skycc_add_test takes): test_NAME.c of this folder,
-# with cmocka, as a test of that name. Data is found under SKY_TEST_DATA. PROGRAM: it runs the compiler, SKYCC_PROGRAM.
+# skycc_test(NAME LIBRARIES... [PROGRAM] [ARGUMENTS WORD...], and what skycc_add_test takes): test_NAME.c of this
+# folder, with cmocka, as a test of that name. Data is found under SKY_TEST_DATA. PROGRAM: it runs the compiler,
+# SKYCC_PROGRAM.
 function(skycc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "PROGRAM;SLOW;MANY_PROCESSES" "COST" "ARGUMENTS;LABELS")
   add_executable(test_${name} test_${name}.c)

@@ -1,5 +1,5 @@
-/* How good the global model was after which rounds: what the coordinator measured, which round was the best, and whether
- * there has been none better for long. The file is a CSV with a row per evaluation. */
+/* How good the global model was after which rounds: what the coordinator measured, which round was the best, and
+ * whether there has been none better for long. The file is a CSV with a row per evaluation. */
 #ifndef FEDERATION_EVALUATIONS_H
 #define FEDERATION_EVALUATIONS_H
 

@@ -12,7 +12,7 @@
  *     round_timeout: 600s            # a phase of a round waits so long for sites that are missing
  *     drop_after: 1                  # rounds in a row that a site misses before rounds stop waiting for it
  *     sample: 3                      # sites of a round, drawn anew for each; all where it is not given
- *     robust: median                 # or trimmed: what the coordinator takes instead of the mean, with aggregate: plain
+ *     robust: median                 # or trimmed: taken instead of the mean, with aggregate: plain
  *     proximal: 0.01                 # FedProx: how strongly local steps are drawn to the round's start
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn

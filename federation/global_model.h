@@ -43,8 +43,8 @@ void global_model_open(GlobalModel *model, Hash identity, const char *const *nam
                        int moments);
 void global_model_free(GlobalModel *model);
 
-/* The same, with the tensors, values, moments and round of a file. Of a file of round 0 moments may be missing: they are
- * zero then. Errors as those of global_model_read. Free the model in any case. */
+/* The same, with the tensors, values, moments and round of a file. Of a file of round 0 moments may be missing: they
+ * are zero then. Errors as those of global_model_read. Free the model in any case. */
 bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics);
 
 /* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses

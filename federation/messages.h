@@ -11,10 +11,10 @@
  * site's metrics in front, an update is as many answers as it has pieces, update_pieces.h), model (u64 first
  * element, u64 count), alive (while the site trains). Replies: wait (to a question: u64 how many rounds there were
  * when the site last was in one, u8 1 if it is not drawn for this one); tell (answer this phase; payload what it takes,
- * of updates with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32); twice (the site runs
- * elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply is the
- * coordinator's: a site that lags has missed a round, and takes the model. So does one that knows another branch: how
- * often the coordinator went back to an earlier round. `rounds` is after how many the federation ends. */
+ * of updates with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32);
+ * twice (the site runs elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply
+ * is the coordinator's: a site that lags has missed a round, and takes the model. So does one that knows another
+ * branch: how often the coordinator went back to an earlier round. `rounds` is after how many the federation ends. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 

@@ -4,8 +4,8 @@
  * gives the mean of the sites' models. SGD subtracts it times a rate. Nesterov's momentum (as PyTorch has it) is what
  * DiLoCo uses with rate 0.7 and momentum 0.9: Douillard et al., "DiLoCo: distributed low-communication training of
  * language models", arXiv 2311.08105. Adam and Yogi divide by the root of a second moment, without correcting the bias:
- * Reddi et al., "Adaptive federated optimization", arXiv 2003.00295. With their `epsilon` equal to the rate, a mean much
- * smaller than that is subtracted as it is, and no element moves by much more than the rate. */
+ * Reddi et al., "Adaptive federated optimization", arXiv 2003.00295. With their `epsilon` equal to the rate, a mean
+ * much smaller than that is subtracted as it is, and no element moves by much more than the rate. */
 #ifndef FEDERATION_OUTER_OPTIMIZER_H
 #define FEDERATION_OUTER_OPTIMIZER_H
 

@@ -1,4 +1,5 @@
-/* What a coordinator that sees every update takes instead of their weighted mean, so that one of them cannot do harm. */
+/* What a coordinator that sees every update takes instead of their weighted mean, so that one of them
+ * cannot do harm. */
 #ifndef FEDERATION_ROBUST_H
 #define FEDERATION_ROBUST_H
 

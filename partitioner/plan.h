@@ -187,8 +187,8 @@ typedef struct PlanReplica {
     int first_rank, rank_count, first_stage, stage_count;
     int64_t rows;     /* of a whole step; -1: the costs do not say. Where rows share lines: about so many */
     int microbatches; /* instructions number them from 0 in each replica; plan_deal says which of the step's they are */
-    /* The pipeline as a plan of its own, made for so many micro-batches without the devices of the others: its ranks and
-     * stages are numbered from 0, and it has its own bound and certificate. NULL where the plan has one replica. */
+    /* The pipeline as a plan of its own, made for so many micro-batches without the devices of the others: its ranks
+     * and stages are numbered from 0, and it has its own bound and certificate. NULL where the plan has one replica. */
     struct Plan *pipeline;
 } PlanReplica;
 

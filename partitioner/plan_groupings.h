@@ -1,5 +1,5 @@
-/* The member "groupings" of plan.json: how many ways to group devices into replicas were compared, and the best for each
- * number of replicas, with a bound for all plans with these groups. */
+/* The member "groupings" of plan.json: how many ways to group devices into replicas were compared, and the best for
+ * each number of replicas, with a bound for all plans with these groups. */
 #ifndef PARTITIONER_PLAN_GROUPINGS_H
 #define PARTITIONER_PLAN_GROUPINGS_H
 

@@ -11,13 +11,14 @@ const Plan *plan_pipeline(const Plan *plan, int replica);
 void plan_set_alone(Plan *plan, int64_t rows);
 
 /* The costs that the pipeline of a group is planned by: those asked, with what summing gradients with the other groups
- * takes its devices at least, and with the number of micro-batches that it was dealt, also where rows are packed. `group_of` [device]: its group, or -1. In the arena. */
+ * takes its devices at least, and with the number of micro-batches that it was dealt, also where rows are packed.
+ * `group_of` [device]: its group, or -1. In the arena. */
 Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena);
 
 /* Joins `count` pipelines, at least two and each planned on its own for a part of the micro-batches of a step, into one
- * plan that takes them over: stages, ranks, links, crossings and schedule of all, the norm over all ranks, the time of the
- * gradient sums, and the step: the slowest replica's, and the sums. It has no bound yet. `rows` of a whole step are split
- * in proportion to the micro-batches (-1: not known). */
+ * plan that takes them over: stages, ranks, links, crossings and schedule of all, the norm over all ranks, the time of
+ * the gradient sums, and the step: the slowest replica's, and the sums. It has no bound yet. `rows` of a whole step are
+ * split in proportion to the micro-batches (-1: not known). */
 void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs *costs);
 
 /* The numbers of a joined plan: norm, sums, period, step, simulated step, idle share, bound. The step ends when the
@@ -30,13 +31,14 @@ void replica_groups_of(const Plan *plan, const Costs *costs, int *group_of);
 int64_t replica_groups_bound_ns(const Costs *costs, const int *group_of, int count, int microbatches);
 
 /* Which of the `total` micro-batches of a step are those of replica `replica`, ascending: [microbatches[replica]]. They
- * are dealt so that the first n of a step, for any n, are divided nearly in proportion: partial batches, and packed rows
- * that need fewer micro-batches than planned, leave no replica idle. `microbatches`: of each of `count` replicas. */
+ * are dealt so that the first n of a step, for any n, are divided nearly in proportion: partial batches, and packed
+ * rows that need fewer micro-batches than planned, leave no replica idle. `microbatches`: of each of `count`
+ * replicas. */
 void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt);
 
 /* Fills the pipeline of a replica, whose ranges are known, from the stages, ranks, links and crossings of the plan. Its
- * other members are not touched. False: a stage has more micro-batches in flight than there are, or an instruction is about one that the
- * replica does not have. */
+ * other members are not touched. False: a stage has more micro-batches in flight than there are, or an instruction is
+ * about one that the replica does not have. */
 bool plan_slice(const Plan *plan, const PlanReplica *replica, Plan *pipeline);
 
 #endif

@@ -1,6 +1,6 @@
-/* Elements of weights in blocks (base/weight_blocks.h), decoded on the way into registers. Several elements share a byte
- * and all of a block its scale, so the address of an element is its place: 32 times the address of the block plus the
- * number of the element in it. */
+/* Elements of weights in blocks (base/weight_blocks.h), decoded on the way into registers. Several elements share a
+ * byte and all of a block its scale, so the address of an element is its place: 32 times the address of the block plus
+ * the number of the element in it. */
 #ifndef CODEGEN_KERNELS_EMIT_BLOCKS_H
 #define CODEGEN_KERNELS_EMIT_BLOCKS_H
 

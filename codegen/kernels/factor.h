@@ -1,6 +1,6 @@
 /* A factor of a matrix product as it lies in memory. Everything that packs a factor reads it through these functions,
- * so this is the one place that knows how its elements are stored. Of weights in blocks (emit_blocks.h), packing asks for neighbours from
- * multiples of as many as it takes at once. */
+ * so this is the one place that knows how its elements are stored. Of weights in blocks (emit_blocks.h), packing asks
+ * for neighbours from multiples of as many as it takes at once. */
 #ifndef CODEGEN_KERNELS_FACTOR_H
 #define CODEGEN_KERNELS_FACTOR_H
 

@@ -360,7 +360,8 @@ static void note_frozen(Run *run)
     buffer_free(&names);
 }
 
-/* The forward pass of a step, whose inputs are filled. Dealt micro-batches run backward at once, if that is asked for. */
+/* The forward pass of a step, whose inputs are filled. Dealt micro-batches run backward at once
+ * if that is asked for. */
 static bool forward(Run *run, int step, bool and_backward, Diagnostics *diagnostics)
 {
     if (!set_step(run, step, diagnostics)) return false;

@@ -32,8 +32,8 @@ void folder_close(HuggingFaceFolder *folder);
 /* The tensor of that name, now marked as used; NULL if there is none. */
 const SafeTensor *folder_tensor(HuggingFaceFolder *folder, const char *name);
 
-/* The file that has the tensor's elements as they are, and where, if a model that is written into the folder may refer to
- * it; NULL: they have to be copied. */
+/* The file that has the tensor's elements as they are, and where, if a model that is written into the folder may refer
+ * to it; NULL: they have to be copied. */
 const char *folder_place(const HuggingFaceFolder *folder, const SafeTensor *tensor, int64_t *offset);
 
 /* Why a name found in a folder's file cannot name another of its files; NULL if it can. */

@@ -74,8 +74,8 @@ typedef enum KernelOp {
     KERNEL_MULTIPLY,
     KERNEL_MULTIPLY_BF16,   /* F32: of a and b, each rounded to bf16 (nearest, ties to even) before; a bf16 result that
                              would be subnormal may count as 0 */
-    KERNEL_MULTIPLY_BF16X3, /* F32: of a and b, to 3 * 2^-16 |a b| or better: three products of the two bf16 that make up
-                               most of each, or all of a and b */
+    KERNEL_MULTIPLY_BF16X3, /* F32: of a and b, to 3 * 2^-16 |a b| or better: three products of the two bf16 that
+                               make up most of each, or all of a and b */
     KERNEL_DIVIDE,          /* integers truncate towards zero; division by zero gives 0, INT64_MIN / -1 wraps */
     KERNEL_REMAINDER,       /* floats: fmod; integers: sign of the divisor (Python); by zero gives 0 */
     KERNEL_POWER,           /* integers by repeated multiplication, wrapping */

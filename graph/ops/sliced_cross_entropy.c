@@ -2,8 +2,8 @@
  * goes through the slices once, as attention that sees keys and values in blocks does (Milakov and Gimelshein 2018, Dao
  * et al. 2022): of every row it keeps the largest logit m so far, the sum of exp(x - m), and `pull`, the sum of
  * exp(x - m) times what the table has of the class, both brought to a new m where there is one. From that follows the
- * gradient of what is hidden: pull / sum minus the table's row of the label. (`pull` leaves the label out, whose part is
- * (p - 1) times its row: nothing cancels.) The gradient of the table needs every slice again.
+ * gradient of what is hidden: pull / sum minus the table's row of the label. (`pull` leaves the label out, whose part
+ * is (p - 1) times its row: nothing cancels.) The gradient of the table needs every slice again.
  *
  * `table` holds W: [classes, hidden], or [hidden, classes] with the attribute `columns`. Both operators overwrite one
  * slice of logits, their last output. */

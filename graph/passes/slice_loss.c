@@ -1,6 +1,7 @@
 /* A product with a large vocabulary whose only use is a cross-entropy becomes one operator, which computes the logits
  * some classes at a time (graph/ops/sliced_cross_entropy.c): their memory is that of a slice. Where the
- * vocabulary is trained too, they are computed twice. An output that shows the logits goes, so this is for programs that train. */
+ * vocabulary is trained too, they are computed twice. An output that shows the logits goes, so this is for programs
+ * that train. */
 #include "graph/ops/add_node.h"
 #include "graph/passes/passes.h"
 

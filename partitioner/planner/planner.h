@@ -36,10 +36,10 @@ typedef struct PlanRequest {
     ((PlanRequest){                                                                                                    \
         .allocate = PLAN_OPTIMAL, .objective = PLAN_OBJECTIVE_STEP, .schedule = PLAN_AUTO, .time_limit_s = INFINITY})
 
-/* One pipeline. Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the plan holds the
- * proof. Fails with EXIT_NO_PLAN when nothing fits or the chosen allocator's allocation does not; where nothing fits,
- * the message names the least more memory on one device, and the fewest more devices, that would do. Fails with
- * EXIT_USAGE when a wish names an unknown device. */
+/* One pipeline. Fills *plan (free with plan_free, in any case). Where nothing fits, plan->infeasible tells, and the
+ * plan holds the proof. Fails with EXIT_NO_PLAN when nothing fits or the chosen allocator's allocation does not; where
+ * nothing fits, the message names the least more memory on one device, and the fewest more devices, that would do.
+ * Fails with EXIT_USAGE when a wish names an unknown device. */
 bool plan_make(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics);
 
 #endif

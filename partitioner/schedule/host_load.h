@@ -1,6 +1,6 @@
-/* Ranks that share the processors of a host. A step is simulated as if each had its own; then, wherever those at work on
- * a host need more processors than it has, that stretch of the step takes as many times as long. All ranks wait for each
- * other in a pipeline, so that what slows some down slows the step down. */
+/* Ranks that share the processors of a host. A step is simulated as if each had its own; then, wherever those at work
+ * on a host need more processors than it has, that stretch of the step takes as many times as long. All ranks wait for
+ * each other in a pipeline, so that what slows some down slows the step down. */
 #ifndef PARTITIONER_SCHEDULE_HOST_LOAD_H
 #define PARTITIONER_SCHEDULE_HOST_LOAD_H
 

@@ -5,8 +5,8 @@
 #include "partitioner/plan.h"
 
 /* Where the rows of a joined plan are packed, its step is the one to expect: the mean over the sampled steps, of which
- * each replica simulates the micro-batches that it was dealt. What the objective has of a whole step is less by as much.
- * The replicas' bounds are about whole steps, so the plan has none. Does nothing where rows are not packed. */
+ * each replica simulates the micro-batches that it was dealt. What the objective has of a whole step is less by as
+ * much. The replicas' bounds are about whole steps, so the plan has none. Does nothing where rows are not packed. */
 void replica_steps_expect(Plan *plan);
 
 #endif

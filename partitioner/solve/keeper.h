@@ -18,8 +18,8 @@ typedef struct KeeperResult {
 } KeeperResult;
 
 /* `problem` pins its first and last layer to `device`. Fills one allocation per allocator (made by allocation_create
- * for the problem); the first and the last stage of each are on `device`. `recomputing` is as in KeeperFrame; bounds are
- * then of that choice, and values those of allocation_settle. `trail` (NULL: not wanted) gets what keeper_certify
+ * for the problem); the first and the last stage of each are on `device`. `recomputing` is as in KeeperFrame; bounds
+ * are then of that choice, and values those of allocation_settle. `trail` (NULL: not wanted) gets what keeper_certify
  * needs. */
 KeeperResult keeper_solve(const Problem *problem, int device, const bool *recomputing, double seconds,
                           Allocation *allocations, KeeperTrail *trail);

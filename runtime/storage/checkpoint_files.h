@@ -20,8 +20,8 @@ static inline bool checkpoint_writes(const SkyProgram *program)
 size_t checkpoint_copy_bytes(const Execution *execution);
 /* Copies that to `copy`, one tensor after another. */
 void checkpoint_copy(const Execution *execution, unsigned char *copy);
-/* Writes the parameters of all stages of this rank, as they are or (not NULL) as `copy` has them, and fills *file, which
- * has no name where this rank writes none.
+/* Writes the parameters of all stages of this rank, as they are or (not NULL) as `copy` has them, and fills *file,
+ * which has no name where this rank writes none.
  * From a copy any thread may write, while training goes on. */
 bool checkpoint_write_file(const Execution *execution, const unsigned char *copy, const char *directory, int64_t step,
                            int rank, CheckpointFile *file, Diagnostics *diagnostics);

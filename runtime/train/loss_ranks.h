@@ -16,8 +16,8 @@ typedef struct LossRanks {
 /* Collective. */
 void loss_ranks_open(LossRanks *losses, World *world, const SkyProgram *program);
 void loss_ranks_close(LossRanks *losses);
-/* Brings bytes, as many as each rank has, to the first, where `take` gets those of the others in the order of the ranks.
- * Does nothing on ranks without a loss. */
+/* Brings bytes, as many as each rank has, to the first, where `take` gets those of the others in the order of the
+ * ranks. Does nothing on ranks without a loss. */
 void loss_ranks_bring(LossRanks *losses, const void *mine, size_t size,
                       void (*take)(void *context, const void *bytes, size_t size), void *context);
 /* Adds numbers up: the first rank gets the sum. */

@@ -53,8 +53,8 @@ static void end_row(TrainingLog *log, const char *rest)
     write_out(log);
 }
 
-/* The rows of an earlier log before `first_step`. A killed run may have left its last row incomplete. `last` is the step
- * of the last one. False if the log has other columns. */
+/* The rows of an earlier log before `first_step`. A killed run may have left its last row incomplete. `last` is the
+ * step of the last one. False if the log has other columns. */
 static bool keep_rows(Buffer *kept, const char *path, int64_t first_step, int64_t *last)
 {
     Diagnostics ignored = {0};

@@ -145,7 +145,8 @@ static void one_site_does_not_spoil_a_robust_step(void **state)
                                              &world.sites[s].meeting.exponent));
         }
         turns_until(1);
-        /* 1, 2, 3, 5 sixteenths and 1e4: the median is 3 sixteenths; without the lowest and the highest (2 + 3 + 5) / 3. */
+        /* 1, 2, 3, 5 sixteenths and 1e4: the median is 3 sixteenths; without the lowest and the highest (2 + 3 + 5) /
+         * 3. */
         float expected = rule == ROBUST_MEDIAN ? 3.0f / 16 : 10.0f / 3 / 16;
         for (int i = 0; i < ELEMENTS; i++)
             assert_true(fabsf((float)i / 32 - final_values(&world)[i] - expected) < 1e-2f);

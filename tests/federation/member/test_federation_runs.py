@@ -372,7 +372,8 @@ def check_proximal():
     start = safetensors_files.read("pulled/oslo/start.safetensors")
     alone = []
     for steps in (1, STEPS):
-        call("pulled/oslo/train", "--data", "oslo.safetensors", "--checkpoint", f"pulled-{steps}", "--steps", str(steps),
+        call("pulled/oslo/train", "--data", "oslo.safetensors", "--checkpoint", f"pulled-{steps}", "--steps",
+            str(steps),
              *constant, *TRAINING)
         alone.append(parameters(f"pulled-{steps}"))
     model = safetensors_files.read("pulled/coordinator/model.safetensors")

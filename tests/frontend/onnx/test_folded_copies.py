@@ -45,7 +45,8 @@ def trained(path, *options):
                              "--train", "1", "-o", "out.safetensors", *options], capture_output=True, text=True)
     found = safetensors_files.read("out.safetensors") if result.returncode == 0 else {}
     return result.returncode, result.stderr, {
-        key[6:] for key, value in found.items() if key.startswith("param/") and not np.array_equal(value, STARTS[key[6:]])
+        key[6:] for key, value in found.items() if key.startswith("param/") and not np.array_equal(value,
+            STARTS[key[6:]])
     }
 
 

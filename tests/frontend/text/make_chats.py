@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/chats.json.xz: small tokenizers of the forms that decoders have, and what the Hugging Face
+"""Makes tests/data/tokenizers/chats.json.xz: small tokenizers of the forms that decoders have, and what the Hugging
+Face
 libraries make of texts and of conversations with them.
 
     make_chats.py TOKENIZERS     needs the packages tokenizers (0.23) and transformers (5.24)

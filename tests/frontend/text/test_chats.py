@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Data sets for decoders: texts by tokenizers of the forms that decoders have, and conversations with the tokens that a
-model learns, both as the Hugging Face libraries make them (make_chats.py); prompts with responses, documents in windows;
+model learns, both as the Hugging Face libraries make them (make_chats.py); prompts with responses, documents in
+windows;
 and what is refused.
 
     tests/frontend/text/test_chats.py SKYCC TOKENIZERS

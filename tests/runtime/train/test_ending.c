@@ -387,8 +387,8 @@ static void signals_save_and_end(void **state)
     assert_int_equal(run(BEGIN("ends", "", "") "kill -TERM $train; wait $guard"), 143);
 }
 
-/* A signal ends a run before it evaluates a step; who goes on evaluates it first, so that what is watched and the log are
- * those of a run that nobody ended. */
+/* A signal ends a run before it evaluates a step; who goes on evaluates it first, so that what is watched and the log
+ * are those of a run that nobody ended. */
 static void an_evaluation_that_a_signal_puts_off_is_made_up_for(void **state)
 {
     (void)state;

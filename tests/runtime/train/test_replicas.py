@@ -106,7 +106,8 @@ def test_like_one_pipeline(skycc, model):
 
 
 def test_same_bits_in_one_process(skycc, model):
-    train("three", "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0", "--clip",
+    train("three", "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0",
+        "--clip",
           "0", "--no-decay", "none", "--no-shuffle", "--log", "bits.csv", "--checkpoint", "bits")
     subprocess.run([skycc, "run", model, "--inputs", "batch.safetensors", "--loss", "cross-entropy", "--train", "3",
                     "--seed", "3", "--dropout", "0.1", "--optimizer", "adamw:eps=1e-4,lr=1e-3", "--plan",
