@@ -28,7 +28,7 @@ typedef struct HostStretch {
 
 /* In the arena. */
 HostStretch host_load_stretch(HostLoad *load, const Plan *plan, Arena *arena);
-int64_t host_stretch_moment(const HostStretch *stretch, int64_t simulated);
+int64_t host_stretch_moment(const HostStretch *s, int64_t at);
 void host_load_free(HostLoad *load);
 
 #endif
