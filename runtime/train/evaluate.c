@@ -286,7 +286,7 @@ static void count_microbatch(void *context, uint32_t local_stage, uint32_t micro
     Counting *counting = context;
     if ((int)local_stage != counting->stage) return;
     const Execution *execution = counting->pipeline->execution;
-    const SkyLabels *described = &execution->program->labels[0];
+    const SkyLabels *described = execution->program->labels;
     const float *outputs = execution_address(execution, local_stage, slot, counting->outputs->location);
     if (counting->compared != COMPARES_LABELS) {
         const float *others = execution_address(execution, local_stage, slot, counting->others->location);
