@@ -42,10 +42,9 @@ static int finish(int code, Diagnostics *diagnostics)
 
 static void print_help(FILE *stream)
 {
-    fputs(
-        "usage: skycc COMMAND [arguments]\n\n"
-        "Compiles a BERT-family model into native programs, one per device, that train it together as a pipeline.\n\n",
-        stream);
+    fputs("usage: skycc COMMAND [arguments]\n\n"
+          "Compiles a transformer into native programs, one per device, that train it together as a pipeline.\n\n",
+          stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(stream, "  %-11s %s\n", command_texts[i].name, command_texts[i].summary);
     fputs("\nskycc COMMAND --help explains a command, skycc COMMAND --help-all lists all its options.\n"

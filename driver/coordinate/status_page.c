@@ -212,27 +212,13 @@ static void print_json(const Status *status)
 
 /* ---- For people ---- */
 
-static void print_fact(const Status *status, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void print_fact(const Status *status, const char *name, const char *format, ...)
-{
-    char text[128];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    buffer_print(status->text, "<div><dt>%s</dt><dd>", name);
-    drawing_text(status->text, text);
-    buffer_print(status->text, "</dd></div>\n");
-}
-
 static void print_time(const Status *status, const char *name, double seconds)
 {
     if (!isfinite(seconds)) return;
     if (seconds < 3600)
-        print_fact(status, name, "%.0f:%02.0f min", floor(seconds / 60), floor(fmod(seconds, 60)));
+        drawing_fact(status->text, name, "%.0f:%02.0f min", floor(seconds / 60), floor(fmod(seconds, 60)));
     else
-        print_fact(status, name, "%.0f:%02.0f h", floor(seconds / 3600), floor(fmod(seconds, 3600) / 60));
+        drawing_fact(status->text, name, "%.0f:%02.0f h", floor(seconds / 3600), floor(fmod(seconds, 3600) / 60));
 }
 
 static void print_head(const Status *status)
@@ -263,25 +249,26 @@ static void print_summary(const Status *status)
             if (isnan(last->values[m])) continue;
             const char *name = m == EVALUATION_LOSS ? "evaluation loss" : evaluation_metrics[m];
             bool share = strcmp(name, "accuracy") == 0;
-            print_fact(status, name, share ? "%.2f%%" : "%.4f", (share ? 100 : 1) * last->values[m]);
+            drawing_fact(status->text, name, share ? "%.2f%%" : "%.4f", (share ? 100 : 1) * last->values[m]);
         }
-        print_fact(status, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
+        drawing_fact(status->text, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
     }
-    if (coordinator->evaluated.rows) print_fact(status, "loss on the sites' rows", "%.4f", coordinator->evaluated.loss);
+    if (coordinator->evaluated.rows)
+        drawing_fact(status->text, "loss on the sites' rows", "%.4f", coordinator->evaluated.loss);
     if (coordinator->evaluated.right_of)
-        print_fact(status, "accuracy on the sites' rows", "%.2f%%", 100 * coordinator->evaluated.accuracy);
+        drawing_fact(status->text, "accuracy on the sites' rows", "%.2f%%", 100 * coordinator->evaluated.accuracy);
     for (size_t i = status->logged ? status->rounds.count : 0; i-- > 0;)
         if (!isnan(plot_value(&status->rounds, i, LOSS))) {
-            print_fact(status, "training loss", "%.4g", plot_value(&status->rounds, i, LOSS));
+            drawing_fact(status->text, "training loss", "%.4g", plot_value(&status->rounds, i, LOSS));
             break;
         }
     print_time(status, "a round takes", status->round_s);
     if (coordinator->rounds - coordinator->model.round > 1)
         print_time(status, "next round in, about", seconds_left(status, 1));
     print_time(status, "time left, about", seconds_left(status, coordinator->rounds - coordinator->model.round));
-    print_fact(status, "received", "%.3g MB", status->bytes_in / 1e6);
-    print_fact(status, "sent", "%.3g MB", status->bytes_out / 1e6);
-    if (!isnan(epsilon_now(status))) print_fact(status, "epsilon", "%.3g", epsilon_now(status));
+    drawing_fact(status->text, "received", "%.3g MB", status->bytes_in / 1e6);
+    drawing_fact(status->text, "sent", "%.3g MB", status->bytes_out / 1e6);
+    if (!isnan(epsilon_now(status))) drawing_fact(status->text, "epsilon", "%.3g", epsilon_now(status));
     buffer_print(status->text, "</dl>\n");
 }
 

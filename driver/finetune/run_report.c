@@ -110,20 +110,6 @@ static double measured_step(const RunReport *report)
 
 static void print_text(const RunReport *report, const char *text) { drawing_text(report->page, text); }
 
-static void print_fact(const RunReport *report, const char *name, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void print_fact(const RunReport *report, const char *name, const char *format, ...)
-{
-    char text[128];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    buffer_print(report->page, "<div><dt>%s</dt><dd>", name);
-    print_text(report, text);
-    buffer_print(report->page, "</dd></div>\n");
-}
-
 static void print_cell(const RunReport *report, const char *tag, const char *text)
 {
     buffer_print(report->page, "<%s>", tag);
@@ -171,7 +157,8 @@ static void print_measured(const RunReport *report, const char *metric, const js
 {
     bool share = strcmp(metric, "accuracy") == 0 || strcmp(metric, "exact") == 0;
     double value = json_number_value(measured);
-    if (json_is_number(measured)) print_fact(report, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
+    if (json_is_number(measured))
+        drawing_fact(report->page, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
 }
 
 static void print_summary(const RunReport *report)
@@ -186,19 +173,19 @@ static void print_summary(const RunReport *report)
     json_object_foreach(metrics, name, value) if (json_is_real(value) && strcmp(name, metric) != 0 &&
                                                   strcmp(name, "loss") != 0) print_measured(report, name, value);
     if (report->logged) {
-        print_fact(report, "training loss", "%.4g", last_value(report, LOSS));
+        drawing_fact(report->page, "training loss", "%.4g", last_value(report, LOSS));
         if (!isnan(last_value(report, EVAL_LOSS)))
-            print_fact(report, "evaluation loss", "%.4g", last_value(report, EVAL_LOSS));
-        print_fact(report, "learning rate", "%.3g", last_value(report, LEARNING_RATE));
-        print_fact(report, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
-        print_fact(report, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
+            drawing_fact(report->page, "evaluation loss", "%.4g", last_value(report, EVAL_LOSS));
+        drawing_fact(report->page, "learning rate", "%.3g", last_value(report, LEARNING_RATE));
+        drawing_fact(report->page, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
+        drawing_fact(report->page, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
     }
-    if (!isnan(step)) print_fact(report, "step time", "%#.3g s", step);
-    if (planned > 0) print_fact(report, "planned step time", "%#.3g s", planned);
+    if (!isnan(step)) drawing_fact(report->page, "step time", "%#.3g s", step);
+    if (planned > 0) drawing_fact(report->page, "planned step time", "%#.3g s", planned);
     double left = report->logged ? ((double)report->steps - report->log.steps[report->log.count - 1]) * step : NAN;
     if (report->state == RUN_TRAINS && left > 0)
-        print_fact(report, "time left, at most", "%.0f:%02.0f", floor(left / 60), floor(fmod(left, 60)));
-    if (!isnan(report->best_step)) print_fact(report, "best checkpoint", "step %.0f", report->best_step);
+        drawing_fact(report->page, "time left, at most", "%.0f:%02.0f", floor(left / 60), floor(fmod(left, 60)));
+    if (!isnan(report->best_step)) drawing_fact(report->page, "best checkpoint", "step %.0f", report->best_step);
     buffer_print(report->page, "</dl>\n");
 }
 

@@ -1,6 +1,7 @@
 #include "partitioner/report/report_drawing.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,18 @@ void drawing_open_table(Buffer *buffer, const char *caption, int rows, const cha
 }
 
 void drawing_close_table(Buffer *buffer) { buffer_print(buffer, "</tbody></table></div>\n"); }
+
+void drawing_fact(Buffer *buffer, const char *name, const char *format, ...)
+{
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    buffer_print(buffer, "<div><dt>%s</dt><dd>", name);
+    drawing_text(buffer, text);
+    buffer_print(buffer, "</dd></div>\n");
+}
 
 /* ---- one step ---- */
 

@@ -16,6 +16,8 @@ void drawing_name(Buffer *buffer, const char *name, int room);
  * numbers. `rows` is about how many follow. */
 void drawing_open_table(Buffer *buffer, const char *caption, int rows, const char *const *heads, int count);
 void drawing_close_table(Buffer *buffer);
+/* An entry of a list of facts (dl): at most 127 bytes of text, which is escaped, as is not the name. */
+void drawing_fact(Buffer *buffer, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* One step as bars: a row per rank, forwards, backwards and updates over time. Of very many ranks and micro-batches
  * some are drawn. Names stand left of `left`, time goes from there to `right`; the first row is at y = 0. */

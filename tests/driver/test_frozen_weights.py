@@ -12,24 +12,17 @@ import numpy as np
 from onnx import helper, numpy_helper, save, TensorProto
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require  # noqa: E402
 from safetensors_files import read, write  # noqa: E402
 
 SKYCC = sys.argv[1]
 WORDS, SIZE, INNER, ROWS, LENGTH = 96, 64, 160, 4, 6
 random = np.random.default_rng(5)
-failures = 0
-
-
-def expect(what, holds):
-    global failures
-    if not holds:
-        failures += 1
-        print(f"ERROR: {what}")
 
 
 def close(what, found, wanted, tolerance):
     error = np.abs(np.asarray(found, "f8") - wanted).max() / (np.abs(wanted).max() + 1e-30)
-    expect(f"{what}: error {error:.2e}", error <= tolerance)
+    require(error <= tolerance, f"{what}: error {error:.2e}")
 
 
 def bf16(values, up=False):
@@ -71,7 +64,7 @@ def model():
 
 def run(*command, code=0):
     done = subprocess.run(command, capture_output=True, text=True)
-    expect(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}", done.returncode == code)
+    require(done.returncode == code, f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
     return done.stderr
 
 
@@ -103,29 +96,30 @@ def check_numbers(weights):
 
 def check_training():
     first = compile_and_train("int4", 1, "one")
-    expect("two stages", compile_and_train("int4", 2, "two") == first)
-    expect("sliced logits", np.allclose(np.array(compile_and_train("int4", 1, "sliced", "--logits", "sliced"), float),
-                                        np.array(first, float), rtol=1e-5))
+    require(compile_and_train("int4", 2, "two") == first, "two stages")
+    require(np.allclose(np.array(compile_and_train("int4", 1, "sliced", "--logits", "sliced"), float),
+                        np.array(first, float), rtol=1e-5), "sliced logits")
     whole = compile_and_train("f32", 1, "whole")
-    expect("another form has other losses", first != whole)
-    expect("drawn weights", compile_and_train("int8", 2, "d2", "--init", "normal:0.05") ==
-           compile_and_train("int8", 1, "d1", "--init", "normal:0.05"))
+    require(first != whole, "another form has other losses")
+    require(compile_and_train("int8", 2, "d2", "--init", "normal:0.05") ==
+            compile_and_train("int8", 1, "d1", "--init", "normal:0.05"), "drawn weights")
     last = sorted(name for name in os.listdir("one/kept") if name.startswith("step-"))[-1]
     again = ["--data", "data.safetensors", "--no-shuffle", "--steps", "4", "--resume", "--checkpoint"]
     shutil.copytree("one/kept", "copy")
     run("two/train", *again, "copy")
     refused = run("whole/train", *again, "one/kept", code=1)
-    expect(f"another form is refused:\n{refused}", "--frozen-weights int4" in refused or "had another value" in refused)
+    require("--frozen-weights int4" in refused or "had another value" in refused,
+            f"another form is refused:\n{refused}")
     run(SKYCC, "export", "model.onnx", f"one/kept/{last}", "-o", "merged.onnx")
 
 
 def check_refusals():
     said = run(SKYCC, "run", "model.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors",
                "--frozen-weights", "int4", code=2)
-    expect(f"a trained weight is named:\n{said}", "m.last" in said and "is trained" in said and "--lora" in said)
+    require("m.last" in said and "is trained" in said and "--lora" in said, f"a trained weight is named:\n{said}")
     said = run(SKYCC, "run", "model.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors",
                "--frozen-weights", "int3", code=2)
-    expect(f"int3:\n{said}", "int8 or int4" in said)
+    require("int8 or int4" in said, f"int3:\n{said}")
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -134,4 +128,4 @@ with tempfile.TemporaryDirectory() as folder:
     check_training()
     check_refusals()
     os.chdir("/")
-sys.exit(failures > 0)
+sys.exit(failed())

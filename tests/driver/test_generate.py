@@ -9,16 +9,11 @@ import tempfile
 import numpy as np
 from onnx import helper, numpy_helper, save, TensorProto
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require  # noqa: E402
+
 SKYCC = sys.argv[1]
 VOCABULARY, END = 257, 256
-failures = 0
-
-
-def expect(what, holds):
-    global failures
-    if not holds:
-        failures += 1
-        print(f"ERROR: {what}")
 
 
 def byte_characters():
@@ -63,7 +58,7 @@ def write_model(following, name="model.onnx", batch="batch"):
 
 def predict(*options, code=0, model="model.onnx"):
     done = subprocess.run([SKYCC, "predict", model, "--tokenizer", "tokenizer.json", *options], capture_output=True)
-    expect(f"{options}: exit {done.returncode}\n{done.stderr.decode()}", done.returncode == code)
+    require(done.returncode == code, f"{options}: exit {done.returncode}\n{done.stderr.decode()}")
     return done.stdout.decode(errors="replace") if code == 0 else done.stderr.decode()
 
 
@@ -72,27 +67,27 @@ def check():
     bytes_of = chain.encode()
     write_model({a: {b: 9} for a, b in zip(bytes_of, bytes_of[1:])})
     found = predict("--prompt", "x", "--tokens", str(len(bytes_of) - 1))
-    expect(f"the chain: {found!r}", found == chain + "\n")
+    require(found == chain + "\n", f"the chain: {found!r}")
     write_model({a: {b: 9} for a, b in zip(bytes_of, [*bytes_of[1:], END])})
-    expect("the end", predict("--prompt", "x") == chain + "\n")
-    expect("three tokens", predict("--prompt", "x", "--tokens", "3") == "x é\n")
+    require(predict("--prompt", "x") == chain + "\n", "the end")
+    require(predict("--prompt", "x", "--tokens", "3") == "x é\n", "three tokens")
 
     write_model({ord("a"): {ord("a"): 3, ord("b"): 3, ord("c"): 0.5}, ord("b"): {ord("a"): 3, ord("b"): 3},
                  ord("c"): {ord("c"): 3}})
     draw = ["--prompt", "a", "--tokens", "60", "--temperature"]
     narrow = [predict(*draw, "0.5", "--top-p", "0.5", "--seed", str(seed)) for seed in (1, 1, 2)]
-    expect("a seed repeats", narrow[0] == narrow[1] and narrow[0] != narrow[2])
-    expect("of two equal ones both are drawn, and nothing else",
-           set(narrow[2].strip()) == {"a", "b"} and 15 < narrow[2].count("a") < 46)
-    expect("a high temperature draws anything", len(set(predict(*draw, "50"))) > 20)
+    require(narrow[0] == narrow[1] and narrow[0] != narrow[2], "a seed repeats")
+    require(set(narrow[2].strip()) == {"a", "b"} and 15 < narrow[2].count("a") < 46,
+            "of two equal ones both are drawn, and nothing else")
+    require(len(set(predict(*draw, "50"))) > 20, "a high temperature draws anything")
 
     for options, part in ((["--prompt", ""], "no tokens"), (["--prompt", "a", "--text", "a"], "--prompt goes without"),
                           (["--prompt", "a", "--top-p", "0.5"], "--temperature"),
                           (["--text", "a", "--temperature", "1"], "for --prompt")):
         said = predict(*options, code=2)
-        expect(f"{options}: {said}", part in said)
+        require(part in said, f"{options}: {said}")
     write_model({}, "two.onnx", 2)
-    expect("two rows", "2 rows" in predict("--prompt", "a", code=1, model="two.onnx"))
+    require("2 rows" in predict("--prompt", "a", code=1, model="two.onnx"), "two rows")
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -100,4 +95,4 @@ with tempfile.TemporaryDirectory() as folder:
     write_tokenizer()
     check()
     os.chdir("/")
-sys.exit(failures > 0)
+sys.exit(failed())
