@@ -109,11 +109,34 @@ static void joined_plans_read_back_with_their_parts(void **state)
     }
 }
 
+/* Over the better link to another group, at the slower of its directions: with two replicas half of what a rank holds
+ * for the terms and as much for the sums, with three two thirds each. */
+static void pipelines_are_planned_with_what_sums_take(void **state)
+{
+    (void)state;
+    DeviceCost devices[] = {{.region = 0}, {.region = 1}, {.region = 2}, {.region = 0}};
+    double bandwidth[] = {1e3, 100, 200, 50, 1e3, 1e3, 400, 1e3, 1e3};
+    int group_of[] = {0, 1, 1, -1};
+    const Costs asked = {.device_count = 4, .devices = devices, .region_count = 3, .bandwidth_Bps = bandwidth};
+    Arena arena = {0};
+    for (int count = 2; count <= 3; count++) {
+        Costs costs = replica_costs(&asked, group_of, count, 0, &arena);
+        assert_float_equal(costs.devices[0].sum_s, 2.0 * (count - 1) / count / 200, 1e-15);
+        for (int d = 1; d < 4; d++) assert_true(costs.devices[d].sum_s == 0);
+    }
+    Costs costs = replica_costs(&asked, group_of, 2, 1, &arena);
+    assert_float_equal(costs.devices[1].sum_s, 1.0 / 50, 1e-15);
+    assert_float_equal(costs.devices[2].sum_s, 1.0 / 200, 1e-15);
+    assert_true(devices[0].sum_s == 0 && devices[1].sum_s == 0);
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_microbatches_are_dealt_in_proportion),
         cmocka_unit_test(joined_plans_read_back_with_their_parts),
+        cmocka_unit_test(pipelines_are_planned_with_what_sums_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
