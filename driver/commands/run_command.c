@@ -13,7 +13,7 @@
 #include "driver/compile/plan_codecs.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 #include "runtime/storage/parameters.h"

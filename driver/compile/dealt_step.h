@@ -4,7 +4,7 @@
 #define DRIVER_COMPILE_DEALT_STEP_H
 
 #include "partitioner/plan.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 
 typedef struct DealtStep {
     Arena arena;

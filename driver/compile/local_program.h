@@ -5,7 +5,7 @@
 #include "codegen/kernels/kernel_compiler.h"
 #include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/program/labels.h"
 #include "runtime/program/program.h"
 

@@ -5,7 +5,7 @@
 
 #include "codegen/kernels/target.h"
 #include "profiler/costs/profile.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 
 /* Fills in gflops and bandwidth_Bps: a large matrix product and a large sum of two arrays, compiled for `target`, which
  * must be this machine, over buffers that stay warm, with machine->threads threads. */

@@ -32,6 +32,11 @@ static SkyLocation tensor_location(const SkyParameter *parameter, int index)
     return index < 0 ? parameter->value.location : parameter->states[index];
 }
 
+static const void *fetch_tensor(const Execution *execution, uint32_t stage, const SkyParameter *parameter, int index)
+{
+    return execution_fetch(execution, stage, 0, tensor_location(parameter, index), parameter->value.bytes);
+}
+
 /* Whether a file other than the checkpoint holds the value. */
 static bool is_kept_elsewhere(const SkyParameter *parameter)
 {
@@ -128,8 +133,7 @@ void checkpoint_copy(const Execution *execution, unsigned char *copy)
             const SkyParameter *parameter = &stage->parameters[p];
             if (!is_written(execution, s, parameter)) continue;
             for (int i = -1; i < (int)parameter->state_count; i++, copy += parameter->value.bytes)
-                parallel_copy(execution->threads, copy,
-                              execution_address(execution, s, 0, tensor_location(parameter, i)),
+                parallel_copy(execution->threads, copy, fetch_tensor(execution, s, parameter, i),
                               parameter->value.bytes);
         }
     }
@@ -155,7 +159,7 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
             Shape shape = tensor_shape(&parameter->value);
             const void *value = NULL;
             for (int i = -1; i < (int)parameter->state_count; i++) {
-                const void *data = copy ? copy : execution_address(execution, s, 0, tensor_location(parameter, i));
+                const void *data = copy ? copy : fetch_tensor(execution, s, parameter, i);
                 if (copy) copy += parameter->value.bytes;
                 if (i < 0) value = data;
                 safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape, data);
@@ -252,8 +256,11 @@ static bool load_tensor(Execution *execution, uint32_t stage, const SkyParameter
     else if (tensor->dtype != DTYPE_F32 || !shape_equal(&tensor->shape, &shape))
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "was the checkpoint made for another model?",
                                "the tensor has another type or shape than the program's");
-    else
-        memcpy(execution_address(execution, stage, 0, tensor_location(parameter, index)), tensor->data, tensor->bytes);
+    if (ok) {
+        SkyLocation location = tensor_location(parameter, index);
+        memcpy(execution_address(execution, stage, 0, location), tensor->data, tensor->bytes);
+        execution_hand(execution, stage, 0, location, tensor->bytes);
+    }
     arena_free(&names);
     return ok;
 }
@@ -263,7 +270,7 @@ static bool check_frozen(const Execution *execution, uint32_t stage, const SkyPa
                          const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
     const SafeTensor *tensor = safetensors_find(file, parameter->value.name);
-    const void *here = execution_address(execution, stage, 0, parameter->value.location);
+    const void *here = fetch_tensor(execution, stage, parameter, -1);
     return (tensor->bytes == parameter->value.bytes && memcmp(tensor->data, here, tensor->bytes) == 0) ||
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = parameter->value.name},
                              "skycc export writes a model with the trained values: compile that",

@@ -6,7 +6,7 @@
 #define RUNTIME_STORAGE_CHECKPOINT_FILES_H
 
 #include "base/safetensors.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/storage/checkpoint_manifest.h"
 
 /* The name of a tensor of this rank, value or optimiser state, that is not finite, and its stage; NULL if all are. */

@@ -101,6 +101,7 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
     void *bytes = execution_address(execution, stage, 0, value->location);
     if (!parameter->initial_file) {
         draw_in_form(parameter, execution->program->seed, bytes);
+        execution_hand(execution, stage, 0, value->location, value->bytes);
         return true;
     }
     if (!initial_file_use(initial, parameter->initial_file, diagnostics)) return false;
@@ -116,6 +117,7 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "compile the model again",
                                  "the file is not the one that the program was compiled from");
     }
+    execution_hand(execution, stage, 0, value->location, value->bytes);
     return true;
 }
 

@@ -2,7 +2,7 @@
 #ifndef RUNTIME_STORAGE_PARAMETERS_H
 #define RUNTIME_STORAGE_PARAMETERS_H
 
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 
 /* Gives every parameter of the program its initial value: bytes of a file named relative to `directory` (or absolute),
  * or a drawn one. Errors: a file is missing or shorter than when the program was compiled. */

@@ -287,9 +287,10 @@ static void count_microbatch(void *context, uint32_t local_stage, uint32_t micro
     if ((int)local_stage != counting->stage) return;
     const Execution *execution = counting->pipeline->execution;
     const SkyLabels *described = execution->program->labels;
-    const float *outputs = execution_address(execution, local_stage, slot, counting->outputs->location);
+    const SkyTensor *from = counting->outputs, *other = counting->others;
+    const float *outputs = execution_fetch(execution, local_stage, slot, from->location, from->bytes);
     if (counting->compared != COMPARES_LABELS) {
-        const float *others = execution_address(execution, local_stage, slot, counting->others->location);
+        const float *others = execution_fetch(execution, local_stage, slot, other->location, other->bytes);
         (counting->compared == COMPARES_ANSWERS ? count_answers : count_pairs)(counting, microbatch, outputs, others);
         return;
     }

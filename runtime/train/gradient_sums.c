@@ -354,11 +354,32 @@ static void emulate(GradientSums *sums)
     world_sleep_until(sums->world, begin + sums->planned_s);
 }
 
+/* Brings the gradients that are summed to the host, or back to the device. */
+static void move_terms(const Execution *execution, bool back)
+{
+    for (uint32_t s = 0; s < execution->program->stage_count; s++)
+        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
+            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
+            uint32_t uses = count_uses(execution->program, parameter);
+            for (uint32_t u = 0; u < uses + 1 && uses; u++) { /* and the sum */
+                SkyLocation at = u < parameter->use_count ? parameter->uses[u].gradient : parameter->gradient;
+                if (back)
+                    execution_hand(execution, s, 0, at, parameter->value.bytes);
+                else
+                    execution_fetch(execution, s, 0, at, parameter->value.bytes);
+            }
+        }
+}
+
 void gradient_sums_make(GradientSums *sums)
 {
     double now = monotonic_seconds();
     if (sums->planned_s > 0) world_allgather(sums->world, &now, sizeof now, sums->begun, "the sums of gradients");
-    if (sums->piece_count) make_rounds(sums);
+    if (sums->piece_count) {
+        move_terms(sums->execution, false);
+        make_rounds(sums);
+        move_terms(sums->execution, true);
+    }
     if (sums->planned_s > 0) emulate(sums);
 }
 

@@ -78,10 +78,13 @@ static void skip(Gradients *gradients)
     const Execution *execution = gradients->execution;
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
         const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++)
-            if (!stage->parameters[p].frozen)
-                parallel_zero(execution->threads, execution_address(execution, s, 0, stage->parameters[p].gradient),
-                              stage->parameters[p].value.bytes);
+        for (uint32_t p = 0; p < stage->parameter_count; p++) {
+            const SkyParameter *parameter = &stage->parameters[p];
+            if (parameter->frozen) continue;
+            size_t bytes = parameter->value.bytes;
+            parallel_zero(execution->threads, execution_address(execution, s, 0, parameter->gradient), bytes);
+            execution_hand(execution, s, 0, parameter->gradient, bytes);
+        }
     }
     gradients->skipped++;
     gradients->skipped_in_all++;

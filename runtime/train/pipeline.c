@@ -246,6 +246,18 @@ static void post_receive(Pipeline *pipeline, InstructionList *list, const Pipeli
     list->posted[receive] = true;
 }
 
+/* What was received goes to the stage's device. */
+static void hand_received(const Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
+{
+    uint32_t local = (uint32_t)pipeline->local[item->stage];
+    const SkyStage *stage = &pipeline->program->stages[local];
+    bool forward = item->op == SKY_RECEIVE_FORWARD;
+    const SkyTensor *tensors = forward ? stage->receive_forward : stage->receive_backward;
+    for (uint32_t t = 0; t < (forward ? stage->receive_forward_count : stage->receive_backward_count); t++)
+        execution_hand(pipeline->execution, local, item->slot, tensors[t].location,
+                       bytes_of(pipeline, batch, &tensors[t], item->microbatch));
+}
+
 static SlotSends *sends_of(Pipeline *pipeline, const SkyInstruction *item)
 {
     return &pipeline->sends[pipeline->local[item->stage]][item->slot];
@@ -296,6 +308,7 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
     }
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
+    hand_received(pipeline, batch, item);
     if (!pipeline->emulate_links) return;
     StepPart before = step_clock_enter(&pipeline->world->clock, PART_WAITING);
     world_sleep_until(pipeline->world, list->due[number]);
@@ -311,11 +324,12 @@ static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstru
     uint32_t count = forward ? stage->send_forward_count : stage->send_backward_count;
     int peer = neighbour(pipeline, item, &boundary);
     SlotSends *sends = sends_of(pipeline, item);
-    for (uint32_t t = 0; t < count; t++)
-        world_send(pipeline->world, execution_address(pipeline->execution, local, item->slot, tensors[t].location),
-                   bytes_of(pipeline, batch, &tensors[t], item->microbatch), peer,
-                   message_tag(pipeline, boundary, forward, t, item->microbatch),
+    for (uint32_t t = 0; t < count; t++) {
+        size_t bytes = bytes_of(pipeline, batch, &tensors[t], item->microbatch);
+        world_send(pipeline->world, execution_fetch(pipeline->execution, local, item->slot, tensors[t].location, bytes),
+                   bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
                    forward ? &sends->forward : &sends->backward);
+    }
     if (!pipeline->emulate_links) return;
     double *due = forward ? &sends->forward_due : &sends->backward_due;
     *due = link_due(pipeline, boundary, forward, share_of(pipeline, batch, item->microbatch));
@@ -329,12 +343,14 @@ static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int fr
                           const SkyTensor *targets, uint32_t count, uint32_t microbatch)
 {
     StepPart before = step_clock_enter(&pipeline->world->clock, PART_MESSAGES);
-    for (uint32_t t = 0; t < count; t++)
-        memcpy(execution_address(pipeline->execution, (uint32_t)to, slot_of(pipeline, to, microbatch),
-                                 targets[t].location),
-               execution_address(pipeline->execution, (uint32_t)from, slot_of(pipeline, from, microbatch),
-                                 sources[t].location),
-               bytes_of(pipeline, batch, &sources[t], microbatch));
+    for (uint32_t t = 0; t < count; t++) {
+        const Execution *execution = pipeline->execution;
+        uint32_t slot = slot_of(pipeline, to, microbatch), before_slot = slot_of(pipeline, from, microbatch);
+        size_t bytes = bytes_of(pipeline, batch, &sources[t], microbatch);
+        memcpy(execution_address(execution, (uint32_t)to, slot, targets[t].location),
+               execution_fetch(execution, (uint32_t)from, before_slot, sources[t].location, bytes), bytes);
+        execution_hand(execution, (uint32_t)to, slot, targets[t].location, bytes);
+    }
     step_clock_leave(&pipeline->world->clock, before);
 }
 
@@ -394,17 +410,20 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     Stopwatch start = stopwatch_start();
     StepClock *clock = &pipeline->world->clock;
     StepPart part = step_clock_enter(clock, PART_DATA);
-    for (uint32_t i = 0; i < stage->input_count; i++)
-        if (!fill_input(batch, program, &stage->inputs[i], item->microbatch,
-                        execution_address(execution, local, item->slot, stage->inputs[i].location), diagnostics))
+    for (uint32_t i = 0; i < stage->input_count; i++) {
+        const SkyTensor *input = &stage->inputs[i];
+        if (!fill_input(batch, program, input, item->microbatch,
+                        execution_address(execution, local, item->slot, input->location), diagnostics))
             return false;
+        execution_hand(execution, local, item->slot, input->location, input->bytes);
+    }
     step_clock_leave(clock, part);
     begin_microbatch(pipeline, batch, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
         pipeline->losses[sky_microbatch(program, item->microbatch)] =
-            *(const float *)execution_address(execution, local, item->slot, stage->loss);
+            *(const float *)execution_fetch(execution, local, item->slot, stage->loss, sizeof(float));
     if (batch->after_forward) batch->after_forward(batch->context, local, item->microbatch, item->slot);
     stretch(pipeline, start);
     return true;

@@ -10,7 +10,7 @@
 #ifndef RUNTIME_TRAIN_PIPELINE_H
 #define RUNTIME_TRAIN_PIPELINE_H
 
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/storage/packed_batch.h"
 #include "runtime/train/emulation.h"
 #include "runtime/train/trace.h"

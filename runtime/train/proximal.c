@@ -72,9 +72,11 @@ void proximal_add(Proximal *proximal)
     uint32_t stage = 0, next = 0;
     if (!(proximal->strength > 0)) return;
     for (const SkyParameter *p; (p = next_trained(execution, &stage, &next)); start += p->value.bytes) {
-        Part part = {execution_address(execution, stage, 0, p->gradient),
-                     execution_address(execution, stage, 0, p->value.location), (const float *)start,
-                     (int64_t)(p->value.bytes / sizeof(float)), (float)proximal->strength};
+        size_t bytes = p->value.bytes;
+        Part part = {execution_fetch(execution, stage, 0, p->gradient, bytes),
+                     execution_fetch(execution, stage, 0, p->value.location, bytes), (const float *)start,
+                     (int64_t)(bytes / sizeof(float)), (float)proximal->strength};
         parallel_run(execution->threads, add, &part);
+        execution_hand(execution, stage, 0, p->gradient, bytes);
     }
 }

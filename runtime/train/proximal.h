@@ -4,7 +4,7 @@
 #ifndef RUNTIME_TRAIN_PROXIMAL_H
 #define RUNTIME_TRAIN_PROXIMAL_H
 
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/program/memory.h"
 
 typedef struct Proximal {

@@ -2,7 +2,7 @@
 #ifndef RUNTIME_TRAIN_RATES_H
 #define RUNTIME_TRAIN_RATES_H
 
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/train/training_options.h"
 #include "runtime/train/world.h"
 

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "codegen/stage/stage_builder.h"
 #include "graph/ops/operator.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "tests/codegen/stage/stage_run.h"
 
 /* ---- What stages make of them ---- */

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "runtime/program/execute.h"
+#include "runtime/device/execute.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 #include "runtime/storage/parameters.h"

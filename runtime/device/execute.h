@@ -1,48 +1,9 @@
 /* Executes the call lists of a program's stages: memory spaces, resolution of operands, threads. Knows nothing of other
  * ranks. Used by stage programs and, in memory, by `skycc run`. */
-#ifndef RUNTIME_PROGRAM_EXECUTE_H
-#define RUNTIME_PROGRAM_EXECUTE_H
+#ifndef RUNTIME_DEVICE_EXECUTE_H
+#define RUNTIME_DEVICE_EXECUTE_H
 
-#include "base/diagnostics.h"
-#include "runtime/program/memory.h"
-#include "runtime/program/program.h"
-#include "runtime/program/waves.h"
-
-/* Runs one whole kernel, or one block of it, over its operands where a call names a description instead of code; false
- * if an index left its buffer. A pointer, so that emitted programs do not contain the interpreter. */
-enum { EXECUTE_ALL_BLOCKS = -1 };
-typedef bool ExecuteInterpreter(const void *kernel, void *const *operands, int64_t block);
-
-/* The step space as an update call sees it: made of a group of it before every update. */
-typedef struct UpdateScalars {
-    float values[SKY_STEP_GROUP];
-    double rate; /* what its learning rate is multiplied with */
-    bool exempt; /* from weight decay */
-} UpdateScalars;
-
-typedef struct StageSpaces {
-    const SkyStage *stage;
-    WaveList *lists;      /* [lines - 1][SkyListKind]: for every number of lines that a micro-batch may have */
-    uint32_t *slot_lines; /* per slot: of the micro-batch there; at first as many as there can be */
-    MemoryRegion state, slots;
-    size_t slot_stride;     /* bytes from one slot to the next */
-    UpdateScalars *updates; /* per update call */
-    double *squares;        /* per parameter: what execution_squares found */
-} StageSpaces;
-
-typedef struct Execution {
-    const SkyProgram *program;
-    StageSpaces *stages;         /* as in program->stages */
-    MemoryRegion scratch;        /* of all stages: dead between call lists */
-    MemoryRegion thread_scratch; /* per thread: its kernels' scratch, then the space of blocks */
-    size_t thread_scratch_stride, thread_block_offset;
-    int threads;
-    Team *team;                      /* of these threads */
-    ExecuteInterpreter *interpreter; /* may be NULL */
-    void (*between)(void *context);  /* called after every wave; may be NULL */
-    void *between_context;
-    _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
-} Execution;
+#include "runtime/device/device.h"
 
 /* Allocates every space, zeroed. `threads` as from parallel_threads; `interpreter` may be NULL when no call needs it.
  * On failure nothing is left allocated. */
@@ -56,8 +17,12 @@ void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, ui
 /* From now on threads meet after every call or group, and `between` is called there: for those who time them. */
 void execution_keep_apart(Execution *execution);
 
-/* `stage` counts the stages of this rank; `slot` matters for SKY_SPACE_SLOT only. */
+/* Where the host reads and writes. `stage` counts the stages of this rank; `slot` matters for SKY_SPACE_SLOT only. */
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location);
+/* The same, once so many bytes there are what the device has: before the host reads what kernels wrote. */
+void *execution_fetch(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location, size_t bytes);
+/* Gives the device so many bytes from there: after the host wrote what kernels will read. */
+void execution_hand(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location, size_t bytes);
 
 /* Runs one list of calls; subnormal numbers count as 0. An update touches no slot: any will do. False, after reporting
  * the call, if an interpreted kernel was given an index out of range. */
