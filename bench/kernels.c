@@ -45,8 +45,9 @@ typedef struct Clock {
     uint32_t call;
 } Clock;
 
-static void tick(void *context)
+static void tick(void *context, uint32_t calls)
 {
+    (void)calls;
     Clock *clock = context;
     double now = bench_seconds(threads), spent = now - clock->last;
     if (!clock->seconds[clock->call] || spent < clock->seconds[clock->call]) clock->seconds[clock->call] = spent;

@@ -112,11 +112,13 @@ static inline int64_t plan_stage_update(const PlanStage *stage) { return stage->
 
 typedef struct PlanRank {
     const char *device;
-    int replica;           /* index into Plan.replicas */
-    int64_t process_bytes; /* of memory, in addition to what its stages take; 0: not known */
-    int host;              /* number of the machine that it shares with others; where Plan.processors is 0: nothing */
-    double cores;          /* of it that are busy while the rank works */
-    int *stages;           /* ascending */
+    int replica;            /* index into Plan.replicas */
+    int64_t process_bytes;  /* of memory, in addition to what its stages take; 0: not known */
+    int host;               /* number of the machine that it shares with others; where Plan.processors is 0: nothing */
+    double cores;           /* of it that are busy while the rank works */
+    int64_t sum_ns;         /* summing its gradients with other replicas: occupies its links, */
+    int64_t sum_latency_ns; /* and the last message is there so much later; 0 without replicas */
+    int *stages;            /* ascending */
     int stage_count;
     PlanInstruction *instructions; /* of one step */
     int instruction_count;

@@ -99,6 +99,8 @@ static void add_rank(JsonWriter *json, const PlanRank *rank)
     if (rank->process_bytes > 0) json_add_integer(json, "process_bytes", rank->process_bytes);
     if (rank->cores > 0) json_add_integer(json, "host", rank->host);
     if (rank->cores > 0) json_add_number(json, "cores", rank->cores);
+    if (rank->sum_ns > 0) plan_add_seconds(json, "sum_s", rank->sum_ns);
+    if (rank->sum_latency_ns > 0) plan_add_seconds(json, "sum_latency_s", rank->sum_latency_ns);
     json_close(json, '}');
 }
 

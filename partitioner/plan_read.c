@@ -73,11 +73,17 @@ static bool get_word(const PlanReading *r, const json_t *object, const char *key
     return *index >= 0 || json_refuse(r->json, key, "is not known");
 }
 
+static bool has_time(const PlanReading *r, const json_t *object, const char *path, const char *key,
+                     int64_t *nanoseconds)
+{
+    return !json_object_get(object, key) || get_time(r, object, path, key, nanoseconds);
+}
+
 /* Sum_s, absent without replicas; recompute and weight_gradient_s, a part of backward_s: absent where backward is
  * plain. */
 static bool get_form(const PlanReading *r, const json_t *object, const char *path, PlanStage *stage)
 {
-    if (json_object_get(object, "sum_s") && !get_time(r, object, path, "sum_s", &stage->sum_ns)) return false;
+    if (!has_time(r, object, path, "sum_s", &stage->sum_ns)) return false;
     stage->recompute = json_is_true(json_object_get(object, "recompute"));
     if (!json_object_get(object, "weight_gradient_s")) return true;
     if (!get_time(r, object, path, "weight_gradient_s", &stage->weight_gradient_ns)) return false;
@@ -215,6 +221,8 @@ static bool read_rank(const PlanReading *r, const json_t *object, int index)
         !json_optional_integer(r->json, object, path, "process_bytes", &rank->process_bytes) ||
         !json_optional_integer(r->json, object, path, "host", &host) ||
         !json_optional_number(r->json, object, path, "cores", &rank->cores) ||
+        !has_time(r, object, path, "sum_s", &rank->sum_ns) ||
+        !has_time(r, object, path, "sum_latency_s", &rank->sum_latency_ns) ||
         !json_get_array(r->json, object, path, "stages", &stages))
         return false;
     if (host < 0 || host >= COSTS_MAX_DEVICES || !(rank->cores >= 0 && rank->cores <= 1e6))
@@ -385,11 +393,6 @@ static bool read_rows(const PlanReading *r, const json_t *root)
                                             get_time(r, root, "", "padded_step_s", &plan->padded_step_ns));
 }
 
-static bool has_time(const PlanReading *r, const json_t *root, const char *key, int64_t *nanoseconds)
-{
-    return !json_object_get(root, key) || get_time(r, root, "", key, nanoseconds);
-}
-
 static bool read_head(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
@@ -406,7 +409,7 @@ static bool read_head(const PlanReading *r, const json_t *root)
            get_int(r, root, "", "layers", 1, COSTS_MAX_LAYERS, &plan->layer_count) &&
            (!json_object_get(root, "processors") ||
             get_int(r, root, "", "processors", 1, COSTS_MAX_DEVICES, &plan->processors)) &&
-           has_time(r, root, "sum_s", &plan->sum_ns) && get_time(r, root, "", "period_s", &plan->period_ns) &&
+           has_time(r, root, "", "sum_s", &plan->sum_ns) && get_time(r, root, "", "period_s", &plan->period_ns) &&
            get_time(r, root, "", "step_s", &plan->step_ns) &&
            get_time(r, root, "", "simulated_step_s", &plan->simulated_step_ns) &&
            json_get_number(r->json, root, "", "bubble", &plan->bubble) &&

@@ -1,47 +1,54 @@
 #include "partitioner/replica_sums.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-/* Of the gradients of a stage's layers that rank `other` has too. */
-static double common_bytes(const Plan *plan, const Costs *costs, int rank, int other)
-{
-    double bytes = 0;
-    for (int a = 0; a < plan->ranks[rank].stage_count; a++)
-        for (int b = 0; b < plan->ranks[other].stage_count; b++) {
-            const PlanStage *here = &plan->stages[plan->ranks[rank].stages[a]],
-                            *there = &plan->stages[plan->ranks[other].stages[b]];
-            int first = here->first_layer > there->first_layer ? here->first_layer : there->first_layer;
-            int last = here->last_layer < there->last_layer ? here->last_layer : there->last_layer;
-            for (int l = first; l <= last; l++) bytes += (double)costs->layers[l].gradient_bytes;
-        }
-    return bytes;
-}
+#include "base/integers.h"
 
-/* What one message each to all other holders takes a rank, one after another, and until the last is there. */
-static double round_s(const Plan *plan, const Costs *costs, int rank, const int *regions)
+bool replica_sums_has(const Plan *plan, int rank, int layer)
 {
-    double sent = 0, latency = 0;
-    for (int other = 0; other < plan->rank_count; other++) {
-        if (plan->ranks[other].replica == plan->ranks[rank].replica) continue;
-        double bytes = common_bytes(plan, costs, rank, other);
-        if (bytes == 0) continue;
-        int there = regions[rank] * costs->region_count + regions[other];
-        int back = regions[other] * costs->region_count + regions[rank];
-        sent += bytes / plan->replica_count / fmin(costs->bandwidth_Bps[there], costs->bandwidth_Bps[back]);
-        latency = fmax(latency, fmax(costs->latency_s[there], costs->latency_s[back]));
+    for (int k = 0; k < plan->ranks[rank].stage_count; k++) {
+        const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[k]];
+        if (stage->first_layer <= layer && layer <= stage->last_layer) return true;
     }
-    return sent + latency;
+    return false;
 }
 
-int64_t replica_sums_ns(const Plan *plan, const Costs *costs)
+const int *replica_sums_regions(const Plan *plan, const Costs *costs, Arena *arena)
 {
-    double longest = 0;
-    if (plan->replica_count < 2 || costs->region_count == 0) return 0;
-    int *regions = memory_allocate((size_t)plan->rank_count * sizeof *regions);
+    int *regions = arena_new_array(arena, int, (size_t)plan->rank_count);
     for (int r = 0; r < plan->rank_count; r++)
         regions[r] = costs->devices[costs_find_device(costs, plan->ranks[r].device)].region;
-    for (int r = 0; r < plan->rank_count; r++) longest = fmax(longest, round_s(plan, costs, r, regions));
-    free(regions);
-    return (int64_t)ceil(2 * longest * 1e9);
+    return regions;
+}
+
+/* One message each to all other holders, one after another, once for the terms and once for the sums. */
+int64_t replica_sums_layer_ns(const Plan *plan, const Costs *costs, const int *regions, int rank, int layer,
+                              int64_t *latency_ns)
+{
+    double bytes = (double)costs->layers[layer].gradient_bytes, sent = 0;
+    int n = costs->region_count;
+    if (n == 0 || bytes == 0) return 0;
+    for (int other = 0; other < plan->rank_count; other++) {
+        if (plan->ranks[other].replica == plan->ranks[rank].replica || !replica_sums_has(plan, other, layer)) continue;
+        int there = regions[rank] * n + regions[other], back = regions[other] * n + regions[rank];
+        sent += bytes / plan->replica_count / fmin(costs->bandwidth_Bps[there], costs->bandwidth_Bps[back]);
+        *latency_ns = larger(*latency_ns, (int64_t)ceil(fmax(costs->latency_s[there], costs->latency_s[back]) * 2e9));
+    }
+    return (int64_t)ceil(2e9 * sent);
+}
+
+void replica_sums_set(Plan *plan, const Costs *costs)
+{
+    Arena arena = {0};
+    const int *regions = replica_sums_regions(plan, costs, &arena);
+    plan->sum_ns = 0;
+    for (int r = 0; r < plan->rank_count; r++) {
+        PlanRank *rank = &plan->ranks[r];
+        rank->sum_ns = rank->sum_latency_ns = 0;
+        for (int l = 0; l < plan->layer_count && plan->replica_count > 1; l++)
+            if (replica_sums_has(plan, r, l))
+                rank->sum_ns += replica_sums_layer_ns(plan, costs, regions, r, l, &rank->sum_latency_ns);
+        plan->sum_ns = larger(plan->sum_ns, rank->sum_ns + rank->sum_latency_ns);
+    }
+    arena_free(&arena);
 }

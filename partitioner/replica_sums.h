@@ -3,14 +3,28 @@
  * A parameter lives on one rank of every replica (on several, where several stages share it). Each of these holders
  * sums an equal part of it, of which the others send it theirs, and sends the sum back to them: reduce-scatter and
  * all-gather (Thakur, Rabenseifner and Gropp 2005). A rank sends one message after another, to each holder over its own
- * link. */
+ * link.
+ *
+ * Layers are summed in the order in which the last backward ends them, the last one first, each as soon as all its
+ * holders have ended it (runtime/train/gradient_sums.h). So sums overlap with the last backward, and with the backwards
+ * of earlier stages: partitioner/schedule/replica_steps.h counts that in the simulated step. The objective, and the
+ * estimates that groupings are compared by, count sums as if they began after the last backward. */
 #ifndef PARTITIONER_REPLICA_SUMS_H
 #define PARTITIONER_REPLICA_SUMS_H
 
 #include "partitioner/plan.h"
 
-/* From when all ranks begin to when the last knows its sums; ns. 0 where the costs do not know how large gradients are
- * (LayerCost.gradient_bytes), and for one replica. */
-int64_t replica_sums_ns(const Plan *plan, const Costs *costs);
+/* Of one layer's gradients, on a rank that has the layer: how long its links are occupied, for terms and for sums; ns.
+ * *latency_ns becomes that of the slowest link if it is longer. `regions`: per rank. 0 where the costs do not know how
+ * large gradients are (LayerCost.gradient_bytes). */
+int64_t replica_sums_layer_ns(const Plan *plan, const Costs *costs, const int *regions, int rank, int layer,
+                              int64_t *latency_ns);
+/* Per rank of the plan: the region of its device. In the arena. */
+const int *replica_sums_regions(const Plan *plan, const Costs *costs, Arena *arena);
+bool replica_sums_has(const Plan *plan, int rank, int layer);
+
+/* Sets the sums of ranks, and of the plan: from when all ranks begin to when the last knows its sums. 0 for one
+ * replica. */
+void replica_sums_set(Plan *plan, const Costs *costs);
 
 #endif

@@ -162,7 +162,7 @@ void plan_join_times(Plan *plan, const Costs *costs)
 {
     double busy = 0;
     plan_norm_set(plan, costs);
-    plan->sum_ns = replica_sums_ns(plan, costs);
+    replica_sums_set(plan, costs);
     plan->period_ns = plan->step_ns = plan->simulated_step_ns = plan->lower_bound_ns = 0;
     for (int r = 0; r < plan->replica_count; r++) {
         const Plan *part = plan->replicas[r].pipeline;
@@ -262,6 +262,7 @@ static void slice_ranks(const Plan *plan, const PlanReplica *replica, Plan *part
         PlanRank *rank = &part->ranks[r];
         *rank = plan->ranks[replica->first_rank + r];
         rank->replica = 0;
+        rank->sum_ns = rank->sum_latency_ns = 0;
         rank->stages = arena_copy(&part->arena, rank->stages, (size_t)rank->stage_count * sizeof *rank->stages);
         for (int k = 0; k < rank->stage_count; k++) rank->stages[k] -= replica->first_stage;
         rank->instructions = move_instructions(part, rank, -replica->first_stage);

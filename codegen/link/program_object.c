@@ -125,7 +125,7 @@ struct Record {
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
     X##_ELEMENT(T, in norm, norm) X##_ARRAY(T, in rank_replicas, word, in rank_count) \
-    X##_ARRAY(T, in dealt, word, in dealt_count) X##_PLAIN(T, in sum_s) \
+    X##_ARRAY(T, in dealt, word, in dealt_count) X##_PLAIN(T, in sum_s) X##_PLAIN(T, in sum_latency_s) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
     X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) \
     X##_STRING(T, in model_hash) \

@@ -266,7 +266,8 @@ static void list_shared(Listing *x, const PlanSiteCrossing *crossing)
             if (strcmp(pipeline->sites[pipeline->rank_sites[a]]->name, crossing->from_site) == 0 &&
                 strcmp(pipeline->sites[pipeline->rank_sites[b]]->name, crossing->to_site) == 0 && parameter &&
                 find_use(&pipeline->programs[b], crossing->tensor.name))
-                list(x, crossing, (int)a, (int)b, message_tag_of_parameter(&x->tags, parameter->global_index), 1);
+                list(x, crossing, (int)a, (int)b, message_tag_of_parameter(&x->tags, parameter->global_index, false),
+                     2);
         }
 }
 

@@ -140,7 +140,8 @@ static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
     program->rank_replicas = replicas;
     program->dealt_count = (uint32_t)microbatches[own];
     program->dealt = dealt;
-    program->sum_s = (double)plan->sum_ns * 1e-9;
+    program->sum_s = (double)plan->ranks[program->rank].sum_ns * 1e-9;
+    program->sum_latency_s = (double)plan->ranks[program->rank].sum_latency_ns * 1e-9;
 }
 
 static const char *hash_plan(const Plan *plan, Arena *arena)

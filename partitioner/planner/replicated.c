@@ -69,7 +69,9 @@ static bool make_all(const Grouping *g, Plan *plan)
     while (ok && made < g->groups->count) ok = make_one(g, &parts[made], made, &g->requests[made]), made += ok;
     if (ok) {
         plan_join(plan, parts, g->groups->count, g->asked->rows > 0 ? g->asked->rows : -1, g->costs);
+        ok = replica_steps_overlap(plan, g->costs, g->diagnostics);
         replica_steps_expect(plan);
+        if (!ok) plan_free(plan);
     } else
         for (int i = 0; i < made; i++) plan_free(&parts[i]);
     free(parts);

@@ -1,8 +1,13 @@
-/* Steps of replicas whose rows are packed. */
+/* Steps of replicas in simulation: with sums of gradients that overlap, and where rows are packed. */
 #ifndef PARTITIONER_SCHEDULE_REPLICA_STEPS_H
 #define PARTITIONER_SCHEDULE_REPLICA_STEPS_H
 
 #include "partitioner/plan.h"
+
+/* The simulated step of a joined plan: the gradients of a layer are summed from when the last rank that has it ends it
+ * in its last backward, in proportion to the layers' times there; then all agree on the norm, and update. Reports a
+ * pipeline that does not run. */
+bool replica_steps_overlap(Plan *plan, const Costs *costs, Diagnostics *diagnostics);
 
 /* Where the rows of a joined plan are packed, its step is the one to expect: the mean over the sampled steps, of which
  * each replica simulates the micro-batches that it was dealt. What the objective has of a whole step is less by as

@@ -60,9 +60,17 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
     whole.arena = (Arena){0};
     whole.norm = NULL;
     whole.norm_bytes = whole.norm_ns = 0;
+    whole.ranks = arena_copy(&whole.arena, plan->ranks, (size_t)plan->rank_count * sizeof *plan->ranks);
     plan_join_times(&whole, costs);
+    if (!replica_steps_overlap(&whole, costs, diagnostics)) {
+        arena_free(&whole.arena);
+        return false;
+    }
     replica_steps_expect(&whole);
     bool same = whole.sum_ns == plan->sum_ns && whole.norm_ns == plan->norm_ns && whole.norm_bytes == plan->norm_bytes;
+    for (int r = 0; r < plan->rank_count; r++)
+        same = same && whole.ranks[r].sum_ns == plan->ranks[r].sum_ns &&
+               whole.ranks[r].sum_latency_ns == plan->ranks[r].sum_latency_ns;
     bool step = whole.period_ns == plan->period_ns && whole.step_ns == plan->step_ns &&
                 whole.simulated_step_ns == plan->simulated_step_ns && fabs(whole.bubble - plan->bubble) < 1e-12;
     bool bound = whole.lower_bound_ns == plan->lower_bound_ns && whole.gap == plan->gap && !plan->proven_optimal;

@@ -49,8 +49,9 @@ static void clock_start(Clock *clock, double *seconds)
     clock->last = measure_now_s(clock->threads);
 }
 
-static void clock_tick(void *context)
+static void clock_tick(void *context, uint32_t calls)
 {
+    (void)calls;
     Clock *clock = context;
     double now = measure_now_s(clock->threads);
     *clock->seconds++ = now - clock->last;

@@ -159,7 +159,8 @@ static void walk_waves(void *context, int thread, int threads)
             run_alone(&walker, &list->waves[i]);
         if (shared || next_shared) team_meet(execution->team, threads);
         if (next_shared && walk->work->failed) break; /* all threads see the same value here */
-        if (thread == 0 && !walk->work->failed && execution->between) execution->between(execution->between_context);
+        if (thread == 0 && !walk->work->failed && execution->between)
+            execution->between(execution->between_context, list->waves[i].end);
     }
     subnormals_restore(before);
 }

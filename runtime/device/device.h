@@ -47,7 +47,8 @@ typedef struct Execution {
     int threads;
     Team *team;                      /* of these threads, on the CPU */
     ExecuteInterpreter *interpreter; /* may be NULL */
-    void (*between)(void *context);  /* called after every wave; may be NULL */
+    /* Called after every wave, when so many calls of the list are done; may be NULL. */
+    void (*between)(void *context, uint32_t calls);
     void *between_context;
     _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
 } Execution;

@@ -22,8 +22,8 @@ enum {
     WIRE_FIRST_TAG
 };
 
-/* Between two ranks, wherever they are. Those of tensors that cross a boundary of the pipeline follow, then one for
- * every parameter of the model, by its global_index: gradients of those that are shared. */
+/* Between two ranks, wherever they are. Those of tensors that cross a boundary of the pipeline follow, then two for
+ * every parameter of the model, by its global_index: terms of gradients that are summed, and their sums. */
 enum { TAG_WARM_UP, TAG_REPORT, TAG_TRACE, TAG_FIRST_BOUNDARY };
 
 /* How a pipeline numbers (boundary, direction, tensor, micro-batch). */
@@ -45,9 +45,9 @@ static inline int64_t message_tag_of_tensor(const MessageTags *tags, uint32_t bo
     return TAG_FIRST_BOUNDARY + channel * tags->microbatches;
 }
 
-static inline int64_t message_tag_of_parameter(const MessageTags *tags, uint32_t global_index)
+static inline int64_t message_tag_of_parameter(const MessageTags *tags, uint32_t global_index, bool sum)
 {
-    return message_tag_of_tensor(tags, tags->stages, false, 0) + global_index;
+    return message_tag_of_tensor(tags, tags->stages, false, 0) + 2 * (int64_t)global_index + sum;
 }
 
 /* The most tensors that a stage of this rank sends at a boundary, at least 1. */

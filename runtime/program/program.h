@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 19, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 20, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -290,7 +290,8 @@ typedef struct SkyProgram {
     const SkyNormRound *norm; /* one element; emulated likewise. NULL: compiled with --clip 0, or there is one rank */
     const uint32_t *rank_replicas; /* per rank: its replica; NULL where there is one */
     const uint32_t *dealt;         /* per micro-batch of this rank's instructions: which of the step's it is; or NULL */
-    double sum_s; /* what summing gradients over replicas takes once all have begun; emulated as links are */
+    double sum_s, sum_latency_s;   /* of this rank: how long summing gradients over replicas occupies its links, and how
+                                    much later the last message is there; emulated as links are */
     const SkyLabels *labels;
     const char *const *site_names; /* per site; in the order of the cluster file */
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */

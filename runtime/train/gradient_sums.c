@@ -1,5 +1,6 @@
 #include "runtime/train/gradient_sums.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +9,12 @@
 
 #define NOT_HELD UINT32_MAX
 
-enum { MOST_ELEMENTS = 1 << 21 }; /* of a piece, and of all pieces of a round: two rounds are under way at once */
+enum { MOST_ELEMENTS = 1 << 21 }; /* of a piece, and of all pieces of a round: two that large are under way at once */
 
-/* What a rank tells of a parameter: its first stage there, and how large it is. */
+/* What a rank tells of a parameter: its first stage there, when its gradient is final, and how large it is. */
 typedef struct Holding {
-    uint32_t stage, reserved;
+    uint32_t stage;
+    uint32_t layer; /* whose backward finishes its gradient */
     uint64_t elements;
 } Holding;
 
@@ -37,6 +39,80 @@ static uint32_t count_uses(const SkyProgram *program, const SkyParameter *parame
     return parameter->use_count || parameter->frozen || program->replica_count < 2 ? parameter->use_count : 1;
 }
 
+/* ---- When gradients are final ---- */
+
+static bool is_inside(SkyLocation location, SkyLocation gradient, uint64_t bytes)
+{
+    return location.space == gradient.space && location.offset >= gradient.offset &&
+           location.offset < gradient.offset + bytes;
+}
+
+static bool touches(const SkyCall *call, const SkyParameter *parameter)
+{
+    uint64_t bytes = parameter->value.bytes;
+    for (uint32_t o = 0; o < call->operand_count; o++) {
+        bool found = is_inside(call->operands[o], parameter->gradient, bytes);
+        for (uint32_t u = 0; u < parameter->use_count && !found; u++)
+            found = is_inside(call->operands[o], parameter->uses[u].gradient, bytes);
+        if (found) return true;
+    }
+    return false;
+}
+
+/* The calls of the last list that adds to gradients. */
+static const SkyCallList *ending_list(const SkyStage *stage)
+{
+    const SkyCallList *lists = stage->lists;
+    return &lists[lists[SKY_LIST_WEIGHT_GRADIENT].count ? SKY_LIST_WEIGHT_GRADIENT : SKY_LIST_BACKWARD];
+}
+
+/* How many of them must be done: all that have anything to do with the gradient. */
+static uint32_t calls_of(const SkyStage *stage, const SkyParameter *parameter)
+{
+    const SkyCallList *list = ending_list(stage);
+    uint32_t calls = list->count;
+    while (calls > 0 && !touches(&list->calls[calls - 1], parameter)) calls--;
+    return calls;
+}
+
+static uint32_t layer_of(const SkyStage *stage, const SkyParameter *parameter)
+{
+    uint32_t calls = calls_of(stage, parameter);
+    return calls ? ending_list(stage)->calls[calls - 1].layer : stage->last_layer;
+}
+
+/* A parameter that several stages of the rank have is final after everything. */
+static void find_end(const Execution *execution, uint32_t stage, const SkyParameter *parameter, GradientPiece *piece)
+{
+    uint32_t next = stage + 1;
+    piece->stage = stage;
+    piece->calls = calls_of(execution->stages[stage].stage, parameter);
+    if (gradient_sums_held(execution, piece->global_index, &next)) piece->calls = UINT32_MAX;
+}
+
+/* Where a parameter stands in the order of all ranks. */
+typedef struct ParameterPlace {
+    uint32_t layer, index;
+} ParameterPlace;
+
+static int by_end(const void *a, const void *b)
+{
+    const ParameterPlace *left = a, *right = b;
+    if (left->layer != right->layer) return left->layer > right->layer ? -1 : 1;
+    return left->index < right->index ? -1 : left->index > right->index;
+}
+
+/* The last layer first. */
+static ParameterPlace *sort_parameters(const Holding *known, uint32_t total)
+{
+    ParameterPlace *places = memory_allocate(total * sizeof *places);
+    for (uint32_t i = 0; i < total; i++) places[i] = (ParameterPlace){known[i].layer, i};
+    qsort(places, total, sizeof *places, by_end);
+    return places;
+}
+
+/* ---- Who has what ---- */
+
 /* Writes what this rank has of each parameter. Returns the number of uses of those that are summed. */
 static uint32_t list_held(const SkyProgram *program, Holding *mine)
 {
@@ -50,8 +126,9 @@ static uint32_t list_held(const SkyProgram *program, Holding *mine)
                 bug("parameter %u of %u", index, program->total_parameter_count);
             if (parameter->frozen) continue;
             if (mine[index].stage == NOT_HELD)
-                mine[index] =
-                    (Holding){.stage = program->stages[s].index, .elements = parameter->value.bytes / sizeof(float)};
+                mine[index] = (Holding){.stage = program->stages[s].index,
+                                        .layer = layer_of(&program->stages[s], parameter),
+                                        .elements = parameter->value.bytes / sizeof(float)};
             uses += count_uses(program, parameter);
         }
     return uses;
@@ -160,42 +237,87 @@ static size_t part_elements(const GradientPiece *piece, int holder)
     return piece->holder_count < 3 ? piece->elements : part_begin(piece, holder + 1) - part_begin(piece, holder);
 }
 
-/* Cuts what is held here into pieces, and numbers their rounds as all ranks do. Returns the most elements that are
- * received in a round. */
-static size_t settle_pieces(GradientSums *sums, const Holding *known, const HeldUse *all, uint32_t each)
+static size_t elements_received(const GradientRound *round)
+{
+    size_t elements = 0;
+    for (int i = 0; i < round->count; i++)
+        for (int t = 0; t < round->pieces[i].term_count; t++)
+            elements += round->pieces[i].terms[t].gradient ? 0 : part_elements(&round->pieces[i], round->pieces[i].own);
+    return elements;
+}
+
+/* Where a layer's gradients end, so that little waits for others; not after every small layer. */
+static bool ends_round(size_t in_round, size_t elements, bool other_layer)
+{
+    enum { ENOUGH = MOST_ELEMENTS / 8 };
+    return in_round && (in_round + elements > MOST_ELEMENTS || (other_layer && in_round >= ENOUGH));
+}
+
+/* Cuts what is held here into pieces, and numbers their rounds as all ranks do. */
+static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUse *all, uint32_t each)
 {
     const Execution *execution = sums->execution;
-    size_t most = 0, received = 0, in_round = 0, capacity = 0;
-    uint32_t round = 0, last_round = 0;
+    uint32_t total = execution->program->total_parameter_count, round = 0, last_layer = 0;
+    size_t in_round = 0, capacity = 0;
     GradientPiece *pieces = NULL;
-    for (uint32_t i = 0; i < execution->program->total_parameter_count; i++) {
-        uint32_t stage = 0;
-        size_t elements = known[i].stage == NOT_HELD ? 0 : known[i].elements;
-        const SkyParameter *parameter = elements ? gradient_sums_held(execution, i, &stage) : NULL;
+    ParameterPlace *places = sort_parameters(known, total);
+    for (uint32_t i = 0; i < total; i++) {
+        uint32_t index = places[i].index, stage = 0;
+        size_t elements = known[index].stage == NOT_HELD ? 0 : known[index].elements;
+        const SkyParameter *parameter = elements ? gradient_sums_held(execution, index, &stage) : NULL;
         bool is_summed = parameter && count_uses(execution->program, parameter);
-        GradientPiece piece = {.global_index = i};
+        GradientPiece piece = {.global_index = index};
         if (is_summed) {
             piece.target = execution_address(execution, stage, 0, parameter->gradient);
+            find_end(execution, stage, parameter, &piece);
             list_terms(sums, &piece, all, each);
         }
         for (size_t first = 0; first < elements; first += piece.elements) {
             piece.first = first;
             piece.elements = elements - first < MOST_ELEMENTS ? elements - first : MOST_ELEMENTS;
-            if (in_round && in_round + piece.elements > MOST_ELEMENTS) in_round = 0, round++;
+            if (ends_round(in_round, piece.elements, known[index].layer != last_layer)) in_round = 0, round++;
             in_round += piece.elements;
+            last_layer = known[index].layer;
             piece.round = round;
+            size_t count = (size_t)sums->piece_count;
             if (!is_summed) continue;
-            if (round != last_round) received = 0, last_round = round;
-            for (int t = 0; t < piece.term_count; t++)
-                received += piece.terms[t].gradient ? 0 : part_elements(&piece, piece.own);
-            most = received > most ? received : most;
-            size_t count = (size_t)sums->piece_count++;
             array_push(pieces, count, capacity, piece);
+            sums->piece_count++;
         }
     }
+    sums->whole_rounds = round + 1;
     if (pieces) sums->pieces = arena_copy(&sums->arena, pieces, (size_t)sums->piece_count * sizeof *pieces);
     free(pieces);
-    return most;
+    free(places);
+}
+
+/* Gives every round a place in `received`, in turn. Returns the elements of all places. */
+static size_t settle_rounds(GradientSums *sums)
+{
+    size_t most = 0, next = 0;
+    sums->rounds = arena_new_array(&sums->arena, GradientRound, (size_t)sums->piece_count);
+    for (int i = 0; i < sums->piece_count; i++) {
+        GradientPiece *piece = &sums->pieces[i];
+        if (i == 0 || piece->round != piece[-1].round)
+            sums->rounds[sums->round_count++] = (GradientRound){.pieces = piece, .after = -1};
+        GradientRound *round = &sums->rounds[sums->round_count - 1];
+        round->count++;
+        round->elements += piece->elements;
+    }
+    for (int i = 0; i < sums->round_count; i++)
+        if (elements_received(&sums->rounds[i]) > most) most = elements_received(&sums->rounds[i]);
+    for (int i = 0; i < sums->round_count; i++) {
+        GradientRound *round = &sums->rounds[i];
+        size_t elements = elements_received(round);
+        if (next + elements > 2 * most) next = 0;
+        round->first = next;
+        next += elements;
+        for (int j = i - 1; j >= 0 && round->after < 0; j--)
+            if (sums->rounds[j].first < next &&
+                round->first < sums->rounds[j].first + elements_received(&sums->rounds[j]))
+                round->after = j;
+    }
+    return 2 * most;
 }
 
 bool gradient_sums_open(GradientSums *sums, const Pipeline *pipeline, Diagnostics *diagnostics)
@@ -205,19 +327,21 @@ bool gradient_sums_open(GradientSums *sums, const Pipeline *pipeline, Diagnostic
     *sums = (GradientSums){.world = pipeline->world,
                            .execution = pipeline->execution,
                            .tags = pipeline->tags,
-                           .planned_s = pipeline->emulate_links && program->replica_count > 1 ? program->sum_s : 0};
+                           .emulated = pipeline->emulate_links && program->replica_count > 1};
     sums->owner = arena_new_array(&sums->arena, uint32_t, total);
-    sums->begun = arena_new_array(&sums->arena, double, program->rank_count);
+    sums->calls = arena_new_array(&sums->arena, uint32_t, program->stage_count);
     Holding *mine = memory_allocate(total * sizeof *mine);
     uint32_t uses = list_held(program, mine);
     Holding *known = settle_owners(sums, mine);
     HeldUse *all = gather_uses(sums, uses, &each);
-    size_t received = settle_pieces(sums, known, all, each);
+    settle_pieces(sums, known, all, each);
+    size_t received = settle_rounds(sums);
     free(all);
     free(known);
     free(mine);
-    sums->half = received;
-    return memory_map(&sums->received, 2 * received * sizeof(float), 1, "gradients of other ranks", diagnostics);
+    if (sums->emulated)
+        sums->when = arena_new_array(&sums->arena, double, (program->rank_count + 1) * (size_t)sums->whole_rounds);
+    return memory_map(&sums->received, received * sizeof(float), 1, "gradients of other ranks", diagnostics);
 }
 
 void gradient_sums_close(GradientSums *sums)
@@ -228,9 +352,9 @@ void gradient_sums_close(GradientSums *sums)
 
 /* ---- Summing ---- */
 
-static int tag_of(const GradientSums *sums, const GradientPiece *piece)
+static int tag_of(const GradientSums *sums, const GradientPiece *piece, bool sum)
 {
-    return (int)message_tag_of_parameter(&sums->tags, piece->global_index);
+    return (int)message_tag_of_parameter(&sums->tags, piece->global_index, sum);
 }
 
 /* Sends each holder its part of this rank's terms, and receives this rank's part of the others'. */
@@ -241,14 +365,16 @@ static void exchange_terms(GradientSums *sums, GradientPiece *piece, float **rec
         const GradientTerm *term = &piece->terms[t];
         piece->parts[t] = term->gradient ? term->gradient + piece->first + begin : *received;
         if (term->gradient || !elements) continue;
-        world_receive(sums->world, *received, elements * sizeof(float), term->rank, tag_of(sums, piece), pending);
+        world_receive(sums->world, *received, elements * sizeof(float), term->rank, tag_of(sums, piece, false),
+                      pending);
         *received += elements;
     }
     for (int h = 0; h < piece->holder_count; h++)
         for (int t = 0; t < piece->term_count && h != piece->own && part_elements(piece, h); t++)
             if (piece->terms[t].gradient)
                 world_send(sums->world, piece->terms[t].gradient + piece->first + part_begin(piece, h),
-                           part_elements(piece, h) * sizeof(float), piece->holders[h], tag_of(sums, piece), pending);
+                           part_elements(piece, h) * sizeof(float), piece->holders[h], tag_of(sums, piece, false),
+                           pending);
 }
 
 /* Of three or more holders: each sends its sum to the others. */
@@ -262,17 +388,16 @@ static void exchange_sums(GradientSums *sums, const GradientPiece *piece, int *p
         if (h == piece->own) continue;
         if (elements)
             world_receive(sums->world, target + part_begin(piece, h), elements * sizeof(float), piece->holders[h],
-                          tag_of(sums, piece), pending);
+                          tag_of(sums, piece, true), pending);
         if (own)
             world_send(sums->world, target + part_begin(piece, piece->own), own * sizeof(float), piece->holders[h],
-                       tag_of(sums, piece), pending);
+                       tag_of(sums, piece, true), pending);
     }
 }
 
 /* Adds up this rank's part, and makes its terms 0 for the next step. */
-static void add(const GradientSums *sums, GradientPiece *piece)
+static void add(GradientPiece *piece, int threads)
 {
-    int threads = sums->execution->threads;
     parallel_add(threads, piece->target + piece->first + part_begin(piece, piece->own), piece->parts, piece->term_count,
                  part_elements(piece, piece->own));
     for (int t = 0; t < piece->term_count; t++)
@@ -281,77 +406,94 @@ static void add(const GradientSums *sums, GradientPiece *piece)
 }
 
 /* Copies the sum to the other stages of this rank that have the parameter. */
-static void hand_out(const GradientSums *sums, const GradientPiece *piece)
+static void hand_out(const GradientSums *sums, const GradientPiece *piece, int threads)
 {
     const Execution *execution = sums->execution;
     uint32_t stage = 0;
     for (const SkyParameter *p; (p = gradient_sums_held(execution, piece->global_index, &stage)); stage++) {
         float *to = execution_address(execution, stage, 0, p->gradient);
         if (to != piece->target)
-            parallel_copy(execution->threads, to + piece->first, piece->target + piece->first,
-                          piece->elements * sizeof(float));
+            parallel_copy(threads, to + piece->first, piece->target + piece->first, piece->elements * sizeof(float));
     }
 }
 
-/* The pieces that this rank has of a round, and messages about them under way. */
-typedef struct Round {
-    GradientPiece *pieces;
-    int count, terms, sums;
-} Round;
-
-static Round next_round(const GradientSums *sums, const Round *before)
+static bool is_final(const GradientSums *sums, const GradientRound *round)
 {
-    int first = before ? (int)(before->pieces - sums->pieces) + before->count : 0;
-    Round round = {.pieces = &sums->pieces[first]};
-    while (first + round.count < sums->piece_count && round.pieces[round.count].round == round.pieces->round)
-        round.count++;
-    return round;
+    for (int i = 0; i < round->count; i++)
+        if (sums->calls[round->pieces[i].stage] < round->pieces[i].calls) return false;
+    return true;
 }
 
-static void await(GradientSums *sums, const Round *round, const int *pending)
+static void begin(GradientSums *sums, GradientRound *round, double when)
 {
+    float *received = (float *)sums->received.bytes; /* NULL where no other rank has anything */
+    if (received) received += round->first;
+    round->when = when;
+    for (int i = 0; i < round->count; i++) exchange_terms(sums, &round->pieces[i], &received, &round->terms);
+}
+
+static void add_round(GradientSums *sums, GradientRound *round, int threads)
+{
+    for (int i = 0; i < round->count; i++) add(&round->pieces[i], threads);
+    for (int i = 0; i < round->count; i++) exchange_sums(sums, &round->pieces[i], &round->sums);
+}
+
+/* Whatever can be done without waiting: terms of rounds are under way while those of an earlier one are added up, and
+ * so are sums. */
+static void advance(GradientSums *sums, double when, int threads)
+{
+    for (; sums->added < sums->begun && !sums->rounds[sums->added].terms; sums->added++)
+        add_round(sums, &sums->rounds[sums->added], threads);
+    for (; sums->begun < sums->round_count; sums->begun++) {
+        GradientRound *round = &sums->rounds[sums->begun];
+        if (round->after >= sums->added || !is_final(sums, round)) break;
+        begin(sums, round, when);
+    }
+    for (; sums->finished < sums->added && !sums->rounds[sums->finished].sums; sums->finished++)
+        for (int i = 0; i < sums->rounds[sums->finished].count; i++)
+            hand_out(sums, &sums->rounds[sums->finished].pieces[i], threads);
+}
+
+void gradient_sums_advance(GradientSums *sums, uint32_t local_stage, uint32_t calls, double when)
+{
+    if (sums->execution->kind->fetch) return; /* a device's gradients are fetched all at once */
+    sums->calls[local_stage] = calls;
+    advance(sums, when, 1); /* the other threads compute */
+}
+
+/* Until the earliest round that is not finished goes on. */
+static void await(GradientSums *sums)
+{
+    const GradientRound *round = &sums->rounds[sums->finished];
     const GradientPiece *piece = round->pieces;
-    int other = *pending ? piece->holders[piece->own == 0 && piece->holder_count > 1] : -1;
-    if (*pending)
-        world_wait(sums->world, pending, (WaitReason){other, -1, -1, "gradients of a parameter that it has, too"});
+    int other = piece->holders[piece->own == 0 && piece->holder_count > 1];
+    world_wait(sums->world, sums->finished < sums->added ? &round->sums : &round->terms,
+               (WaitReason){other, -1, -1, "gradients of a parameter that it has, too"});
 }
 
-static void finish(GradientSums *sums, Round *round)
-{
-    await(sums, round, &round->sums);
-    for (int i = 0; i < round->count; i++) hand_out(sums, &round->pieces[i]);
-}
-
-/* Terms of the next round are under way while those of this one are added up, and so are the sums of the one before. */
-static void make_rounds(GradientSums *sums)
-{
-    Round rounds[3] = {next_round(sums, NULL)};
-    for (int now = 0;; now++) {
-        Round *round = &rounds[now % 3], *next = &rounds[(now + 1) % 3], *last = &rounds[(now + 2) % 3];
-        for (int ahead = now > 0; ahead < 2; ahead++) {
-            Round *posted = ahead ? next : round;
-            float *received = (float *)sums->received.bytes; /* NULL of a pipeline that has no replica */
-            if (received) received += (size_t)((now + ahead) % 2) * sums->half;
-            if (ahead) *next = next_round(sums, round);
-            for (int i = 0; i < posted->count; i++) exchange_terms(sums, &posted->pieces[i], &received, &posted->terms);
-        }
-        await(sums, round, &round->terms);
-        for (int i = 0; i < round->count; i++) add(sums, &round->pieces[i]);
-        for (int i = 0; i < round->count; i++) exchange_sums(sums, &round->pieces[i], &round->sums);
-        if (now > 0) finish(sums, last);
-        if (next->count > 0) continue;
-        finish(sums, round);
-        return;
-    }
-}
-
-/* The sums last as planned from when the last rank began them. */
+/* The last rank that ends the gradients of a round lets its messages begin. They take this rank's links as long as
+ * planned, one round after another. */
 static void emulate(GradientSums *sums)
 {
-    double begin = 0;
-    for (int r = 0; r < sums->world->size; r++)
-        if (sums->begun[r] > begin) begin = sums->begun[r];
-    world_sleep_until(sums->world, begin + sums->planned_s);
+    const SkyProgram *program = sums->execution->program;
+    StepPart before = step_clock_enter(&sums->world->clock, PART_WAITING);
+    double *mine = &sums->when[program->rank_count * sums->whole_rounds], end = 0, all = 0;
+    for (int i = 0; i < sums->round_count; i++) {
+        mine[sums->rounds[i].pieces->round] = sums->rounds[i].when;
+        all += (double)sums->rounds[i].elements;
+    }
+    world_allgather(sums->world, mine, sums->whole_rounds * sizeof *mine, sums->when, "the sums of gradients");
+    for (int i = 0; i < sums->round_count; i++) {
+        const GradientRound *round = &sums->rounds[i];
+        for (int p = 0; p < round->count; p++)
+            for (int h = 0; h < round->pieces[p].holder_count; h++)
+                end = fmax(
+                    end,
+                    sums->when[(uint32_t)round->pieces[p].holders[h] * sums->whole_rounds + round->pieces[p].round]);
+        end += program->sum_s * (double)round->elements / all;
+    }
+    world_sleep_until(sums->world, end + program->sum_latency_s);
+    step_clock_leave(&sums->world->clock, before);
 }
 
 /* Brings the gradients that are summed to the host, or back to the device. */
@@ -374,13 +516,14 @@ static void move_terms(const Execution *execution, bool back)
 void gradient_sums_make(GradientSums *sums)
 {
     double now = monotonic_seconds();
-    if (sums->planned_s > 0) world_allgather(sums->world, &now, sizeof now, sums->begun, "the sums of gradients");
-    if (sums->piece_count) {
-        move_terms(sums->execution, false);
-        make_rounds(sums);
-        move_terms(sums->execution, true);
-    }
-    if (sums->planned_s > 0) emulate(sums);
+    int threads = sums->execution->threads;
+    for (uint32_t s = 0; s < sums->execution->program->stage_count; s++) sums->calls[s] = UINT32_MAX;
+    move_terms(sums->execution, false);
+    for (advance(sums, now, threads); sums->finished < sums->round_count; advance(sums, now, threads)) await(sums);
+    move_terms(sums->execution, true);
+    if (sums->emulated) emulate(sums);
+    sums->begun = sums->added = sums->finished = 0;
+    memset(sums->calls, 0, sums->execution->program->stage_count * sizeof *sums->calls);
 }
 
 /* ---- Values ---- */
@@ -404,9 +547,9 @@ static void spread(GradientSums *sums, const GradientPiece *piece)
         float *here = piece_of(execution, first, parameter, state, piece);
         for (int h = 0; h < piece->holder_count && rank == owner; h++)
             if (sky_replica(execution->program, piece->holders[h]) > 0)
-                world_send(sums->world, here, bytes, piece->holders[h], tag_of(sums, piece), &pending);
+                world_send(sums->world, here, bytes, piece->holders[h], tag_of(sums, piece, false), &pending);
         if (sky_replica(execution->program, rank) > 0)
-            world_receive(sums->world, here, bytes, owner, tag_of(sums, piece), &pending);
+            world_receive(sums->world, here, bytes, owner, tag_of(sums, piece, false), &pending);
     }
     if (pending) world_wait(sums->world, &pending, (WaitReason){-1, -1, -1, "parameters of the checkpoint"});
     for (stage = first + 1; (parameter = gradient_sums_held(execution, piece->global_index, &stage)); stage++)

@@ -8,6 +8,22 @@
 
 enum { RECEIVES_AHEAD = 4 };
 
+typedef struct Stopwatch {
+    double wall, processor;
+} Stopwatch;
+
+static Stopwatch stopwatch_start(void) { return (Stopwatch){monotonic_seconds(), thread_seconds()}; }
+
+/* When the work since `start` is done, as far as it has come: now, or later on the emulated device. With one thread,
+ * CPU time counts: it leaves out the other ranks of an emulation on the same cores. */
+static double work_end(const Pipeline *pipeline, Stopwatch start)
+{
+    double now = monotonic_seconds(), slowdown = pipeline->program->slowdown > 1 ? pipeline->program->slowdown : 1;
+    if (!pipeline->emulate) return now;
+    double worked = pipeline->execution->threads == 1 ? thread_seconds() - start.processor : now - start.wall;
+    return start.wall + worked * slowdown;
+}
+
 static bool is_receive(uint32_t op) { return op == SKY_RECEIVE_FORWARD || op == SKY_RECEIVE_BACKWARD; }
 
 static bool is_of_forward(uint32_t op)
@@ -107,17 +123,23 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
     pipeline->tags = message_tags(pipeline->program, most);
     int *limit, found;
     MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
-    int64_t needed = message_tag_of_parameter(&pipeline->tags, pipeline->program->total_parameter_count);
+    int64_t needed = message_tag_of_parameter(&pipeline->tags, pipeline->program->total_parameter_count, false);
     if (found && needed < *limit) return true;
     return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use fewer micro-batches",
                              "%lld different messages are more than MPI can tell apart", (long long)needed);
 }
 
 /* Called between kernels, because a large message waits for the sender's next call of MPI. */
-static void keep_moving(void *context)
+static void keep_moving(void *context, uint32_t calls)
 {
     static const double period = 50e-6;
-    World *world = context;
+    Pipeline *pipeline = context;
+    World *world = pipeline->world;
+    const struct PipelineEnding *ending = &pipeline->ending;
+    if (ending->batch) {
+        Stopwatch start = {ending->wall, ending->processor};
+        ending->batch->gradients_grow(ending->batch->context, ending->local, calls, work_end(pipeline, start));
+    }
     if (world->request_count && monotonic_seconds() - world->last_progress > period) world_progress(world);
 }
 
@@ -128,7 +150,7 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
     *pipeline =
         (Pipeline){.world = world, .execution = execution, .program = program, .trace = trace, .emulate = emulate};
     execution->between = keep_moving;
-    execution->between_context = world;
+    execution->between_context = pipeline;
     pipeline->local = memory_allocate(program->total_stage_count * sizeof *pipeline->local);
     pipeline->slot_of = memory_allocate(sizeof *pipeline->slot_of * program->stage_count * program->microbatch_count);
     pipeline->sends = memory_allocate(program->stage_count * sizeof *pipeline->sends);
@@ -356,20 +378,11 @@ static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int fr
 
 /* ---- Work ---- */
 
-typedef struct Stopwatch {
-    double wall, processor;
-} Stopwatch;
-
-static Stopwatch stopwatch_start(void) { return (Stopwatch){monotonic_seconds(), thread_seconds()}; }
-
-/* Makes the work since `start` last as long as on the emulated device. With one thread, CPU time counts: it leaves
- * out the other ranks of an emulation on the same cores. */
+/* Makes the work since `start` last as long as on the emulated device. */
 static void stretch(Pipeline *pipeline, Stopwatch start)
 {
     if (!pipeline->emulate) return;
-    double now = monotonic_seconds(), slowdown = pipeline->program->slowdown > 1 ? pipeline->program->slowdown : 1;
-    double worked = pipeline->execution->threads == 1 ? thread_seconds() - start.processor : now - start.wall;
-    double due = start.wall + worked * slowdown;
+    double due = work_end(pipeline, start), now = monotonic_seconds();
     pipeline->emulated.work += due - start.wall;
     if (now > due) pipeline->emulated.late += now - due;
     world_sleep_until(pipeline->world, due);
@@ -429,32 +442,42 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     return true;
 }
 
+/* Whether `item` is the last of the batch that adds to the gradients of the stage. */
+static bool is_last(const Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
+{
+    const InstructionList *list = &pipeline->training;
+    for (const SkyInstruction *later = item + 1; later < list->items + list->count; later++)
+        if ((later->op == SKY_BACKWARD || later->op == SKY_WEIGHT_GRADIENT) && later->stage == item->stage &&
+            !is_left_out(pipeline, batch, later))
+            return false;
+    return true;
+}
+
+static bool run_backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item, SkyListKind list,
+                         Diagnostics *diagnostics)
+{
+    Stopwatch start = stopwatch_start();
+    uint32_t local = (uint32_t)pipeline->local[item->stage];
+    if (batch->gradients_grow && is_last(pipeline, batch, item))
+        pipeline->ending = (struct PipelineEnding){batch, local, start.wall, start.processor};
+    begin_microbatch(pipeline, batch, item->microbatch);
+    bool ok = execution_run(pipeline->execution, local, list, item->slot, diagnostics);
+    pipeline->ending.batch = NULL;
+    if (ok) stretch(pipeline, start);
+    return ok;
+}
+
 static bool backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
                      Diagnostics *diagnostics)
 {
     int local = pipeline->local[item->stage];
     const SkyStage *stage = &pipeline->program->stages[local];
     await_sends(pipeline, item, false);
-    Stopwatch start = stopwatch_start();
-    begin_microbatch(pipeline, batch, item->microbatch);
-    if (!execution_run(pipeline->execution, (uint32_t)local, SKY_LIST_BACKWARD, item->slot, diagnostics)) return false;
-    stretch(pipeline, start);
+    if (!run_backward(pipeline, batch, item, SKY_LIST_BACKWARD, diagnostics)) return false;
     int before = local_stage(pipeline, (int64_t)item->stage - 1); /* copy before our slot is reused */
     if (before >= 0)
         copy_boundary(pipeline, batch, local, stage->send_backward, before,
                       pipeline->program->stages[before].receive_backward, stage->send_backward_count, item->microbatch);
-    return true;
-}
-
-static bool weight_gradient(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
-                            Diagnostics *diagnostics)
-{
-    Stopwatch start = stopwatch_start();
-    begin_microbatch(pipeline, batch, item->microbatch);
-    if (!execution_run(pipeline->execution, (uint32_t)pipeline->local[item->stage], SKY_LIST_WEIGHT_GRADIENT,
-                       item->slot, diagnostics))
-        return false;
-    stretch(pipeline, start);
     return true;
 }
 
@@ -510,7 +533,9 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         case SKY_SEND_BACKWARD: send(pipeline, batch, item); break;
         case SKY_FORWARD: ok = forward(pipeline, batch, item, diagnostics); break;
         case SKY_BACKWARD: ok = backward(pipeline, batch, item, diagnostics); break;
-        case SKY_WEIGHT_GRADIENT: ok = weight_gradient(pipeline, batch, item, diagnostics); break;
+        case SKY_WEIGHT_GRADIENT:
+            ok = run_backward(pipeline, batch, item, SKY_LIST_WEIGHT_GRADIENT, diagnostics);
+            break;
         case SKY_UPDATE:
             if (!batch->finish)
                 ok = pipeline_update(pipeline, (uint32_t)pipeline->local[item->stage], batch->step, diagnostics);

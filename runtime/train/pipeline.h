@@ -48,6 +48,12 @@ typedef struct Pipeline {
     double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
     /* [micro-batch of the step], of the stage with the loss; zeros elsewhere, and where there are no rows. */
     double *losses;
+    /* The list that is under way, if it is the last one that adds to the gradients of a stage. */
+    struct PipelineEnding {
+        const struct PipelineBatch *batch; /* NULL: it is not */
+        uint32_t local;
+        double wall, processor; /* when it began */
+    } ending;
 } Pipeline;
 
 /* What one batch needs. */
@@ -59,6 +65,9 @@ typedef struct PipelineBatch {
     int64_t step;              /* for the trace */
     /* Called after the forward of every stage, before anything overwrites its outputs; may be NULL. */
     void (*after_forward)(void *context, uint32_t local_stage, uint32_t microbatch, uint32_t slot);
+    /* Called between the kernels of the last list that adds to the gradients of a stage: so many of its calls are
+     * done at `when`, which is later than now on an emulated device. May be NULL. */
+    void (*gradients_grow)(void *context, uint32_t local_stage, uint32_t calls, double when);
     /* Called once, after everything else, instead of running SKY_REDUCE and SKY_UPDATE; NULL to run updates where they
      * stand. */
     bool (*finish)(void *context, Diagnostics *diagnostics);

@@ -31,7 +31,6 @@ static RankCard make_card(const World *world, const SkyProgram *program, const S
         card.planned[PART_BACKWARD] += count * (each[SKY_LIST_BACKWARD] + each[SKY_LIST_WEIGHT_GRADIENT]);
         card.planned[PART_UPDATE] += each[SKY_LIST_UPDATE];
     }
-    card.planned[PART_NORM] = program->sum_s;
     for (int p = 0; p < PART_COUNT; p++) planned += card.planned[p];
     card.planned[PART_WAITING] = fmax(0, *program->predicted_step_s - planned);
     strncpy(card.device, world->device, sizeof card.device - 1);

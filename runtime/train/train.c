@@ -41,6 +41,12 @@ static bool finish_step(void *context, Diagnostics *diagnostics)
     return true;
 }
 
+static void grow(void *context, uint32_t local_stage, uint32_t calls, double when)
+{
+    Training *t = context;
+    gradient_sums_advance(&t->gradients.sums, local_stage, calls, when);
+}
+
 static int64_t skipped_steps(const Training *t)
 {
     return t->skipped_before + t->unlabelled + t->gradients.skipped_in_all;
@@ -80,6 +86,7 @@ static double run_step(Training *t, double learning_rate)
                            .step = t->step + 1,
                            .finish =
                                gradients_need_work(&t->gradients) || t->proximal.strength > 0 ? finish_step : NULL,
+                           .gradients_grow = t->gradients.sums.piece_count ? grow : NULL,
                            .context = t};
     if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
     step_clock_enter(clock, PART_DATA);

@@ -150,6 +150,40 @@ static void equal_devices_become_replicas(void **state)
     }
 }
 
+/* Three layers end their last backward after 6, 9 and 12 s, the last layer first; their sums take 4, 2 and 1 s, and a
+ * latency each way: only the first layer's is seen. */
+static void sums_overlap_with_backwards(void **state)
+{
+    (void)state;
+    static const int64_t bytes[] = {10, 20, 40};
+    Costs costs;
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    random_costs_sized(&costs, WITH_LINKS, 77, 6, DEVICES);
+    costs.microbatches = costs.device_count = 2;
+    costs.layer_count = 3;
+    costs.devices = arena_new_array(&costs.arena, DeviceCost, 2);
+    costs.layers = arena_new_array(&costs.arena, LayerCost, 3);
+    for (int d = 0; d < 2; d++) costs.devices[d] = (DeviceCost){d ? "right" : "left", 1, COSTS_NO_LIMIT, .region = 0};
+    for (int l = 0; l < 3; l++)
+        costs.layers[l] = (LayerCost){.name = costs.layers[l].name,
+                                      .forward_s = 1,
+                                      .backward_s = 3,
+                                      .gradient_bytes = bytes[l],
+                                      .output_bytes = 1};
+    costs.bandwidth_Bps[0] = 10;
+    costs.latency_s[0] = 0.25;
+    request.replicas = 2;
+    assert_true(plan_make_replicas(&plan, &costs, &request, &diagnostics));
+    assert_int_equal(plan.sum_ns, 7500000000);
+    assert_int_equal(plan.simulated_step_ns, 13500000000);
+    assert_float_equal(plan.bubble, 1 - 12 / 13.5, 1e-9);
+    plan_free(&plan);
+    costs_free(&costs);
+    diagnostics_free(&diagnostics);
+}
+
 static bool is_accepted(const Plan *plan, const Costs *costs)
 {
     Verified verified;
@@ -162,9 +196,16 @@ static bool is_accepted(const Plan *plan, const Costs *costs)
 /* Each number of all replicas together, changed by one. */
 static void expect_no_other(Plan *plan, const Costs *costs)
 {
-    int64_t *const numbers[] = {&plan->sum_ns,    &plan->step_ns,         &plan->simulated_step_ns,
-                                &plan->period_ns, &plan->lower_bound_ns,  &plan->groupings[0].bound_ns,
-                                &plan->norm_ns,   &plan->stages[0].sum_ns};
+    int64_t *const numbers[] = {&plan->sum_ns,
+                                &plan->step_ns,
+                                &plan->simulated_step_ns,
+                                &plan->period_ns,
+                                &plan->lower_bound_ns,
+                                &plan->groupings[0].bound_ns,
+                                &plan->norm_ns,
+                                &plan->stages[0].sum_ns,
+                                &plan->ranks[0].sum_ns,
+                                &plan->ranks[1].sum_latency_ns};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         ++*numbers[i];
         plan->replicas[0].pipeline->stages[0].sum_ns = plan->stages[0].sum_ns;
@@ -221,6 +262,7 @@ int main(void)
         cmocka_unit_test(plans_with_replicas_are_read_back_and_verified),
         cmocka_unit_test(groupings_match_brute_force),
         cmocka_unit_test(equal_devices_become_replicas),
+        cmocka_unit_test(sums_overlap_with_backwards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
