@@ -1,10 +1,14 @@
-/* skycc export: writes trained weights as ONNX, a Hugging Face folder or an adapter. */
+/* skycc export: writes trained weights as ONNX, a Hugging Face folder, GGUF or an adapter. */
 #include "driver/commands/commands.h"
+
+#include <string.h>
+
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
 #include "driver/export/peft_adapter.h"
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/export_folder.h"
+#include "frontend/huggingface/export_gguf.h"
 
 /* ---- What is written ---- */
 
@@ -32,10 +36,19 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
     return ok;
 }
 
+static bool write_gguf(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
+{
+    GgufExport gguf = {.output = options->gguf,
+                       .source = options->source,
+                       .q8 = options->gguf_type && strcmp(options->gguf_type, "q8_0") == 0};
+    return gguf_export(options->model, &gguf, find, context, diagnostics);
+}
+
 static bool write_models(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
 {
     return (!options->output || export_onnx(options->model, options->output, find, context, diagnostics)) &&
-           (!options->folder || write_folder(options, find, context, diagnostics));
+           (!options->folder || write_folder(options, find, context, diagnostics)) &&
+           (!options->gguf || write_gguf(options, find, context, diagnostics));
 }
 
 /* ---- Low-rank branches ---- */
@@ -65,9 +78,11 @@ bool export_command(const Options *given, Diagnostics *diagnostics)
     TrainedValues values = {0};
     Settings settings = {.arena = {0}};
     Options options;
-    bool ok = given->output || given->folder || given->adapter ||
+    bool ok = given->output || given->folder || given->adapter || given->gguf ||
               usage_error(diagnostics, "skycc export --help lists the options",
-                          "give an output: -o TRAINED.onnx, --folder DIR or --adapter DIR");
+                          "give an output: -o TRAINED.onnx, --folder DIR, --gguf FILE or --adapter DIR");
+    ok = ok && (given->gguf || !given->gguf_type ||
+                usage_error(diagnostics, "give --gguf FILE too", "--gguf-type is for --gguf"));
     ok = ok && run_options_complete(&options, given, &settings, diagnostics) &&
          (options.checkpoint ||
           usage_error(diagnostics, "skycc export --help lists the options",

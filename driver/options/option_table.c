@@ -622,8 +622,14 @@ static const Option rows[] = {
      .detail = "The Hugging Face folder to make, for a model that *skycc import* made: _model.safetensors_ under the "
                "library's names, _config.json_ with the class and label names of the head, and the tokenizer's files "
                "if the imported folder still has them."},
+    {"gguf", 0, "FILE", EXPORT, OPTION_FILE, FIELD(gguf),
+     .help = "the file for llama.cpp to write, for a decoder that skycc import made",
+     .detail = "The file for llama.cpp to write, for a decoder that *skycc import* made, with its tokenizer and chat "
+               "template. Models and tokenizers that llama.cpp does not have are refused."},
+    {"gguf-type", 0, "f16|q8_0", EXPORT, OPTION_CHOICE, FIELD(gguf_type), .choices = OPTION_WORDS("f16", "q8_0"),
+     .help = "with --gguf: how matrices are stored, as 16-bit numbers (the default) or in 8 bits with a scale per 32"},
     {"source", 0, "FOLDER", EXPORT, OPTION_DIRECTORY, FIELD(source),
-     .help = "with --folder: where the tokenizer's files are (default: in the imported folder)"},
+     .help = "with --folder or --gguf: where the tokenizer's files are (default: in the imported folder)"},
     {"labels", 0, "DATA", EXPORT, OPTION_FILE, FIELD(labels),
      .help = "with --folder: a data set of skycc tokenize whose label names, and whether a text may have several "
              "labels, go into config.json"},

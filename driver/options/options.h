@@ -70,6 +70,7 @@ typedef struct Options {
     BertConfig bert;
     const char *folder; /* of Hugging Face: read by import, made by export */
     const char *source, *labels;
+    const char *gguf, *gguf_type; /* of export; the type NULL: f16 */
     Head head;
     const char *vocabulary, *tokenizer, *task;
     const char *chat_template, *end_of_text, *train_on; /* of conversations; NULL: by the tokenizer */

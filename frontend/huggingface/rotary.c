@@ -52,6 +52,8 @@ static float frequency_of(const RotaryConfig *config, int64_t pair, bool is_long
     }
 }
 
+float rotary_frequency(const RotaryConfig *config, int64_t pair) { return frequency_of(config, pair, false); }
+
 /* (width): every pair's frequency, once for each half. */
 static const char *constant_frequencies(Network *network, const char *scope, const RotaryConfig *config, bool is_long)
 {
