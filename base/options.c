@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/text.h"
 
 bool option_taken(const OptionSet *set, const Option *option) { return option->takers & set->taker; }
 
@@ -90,6 +91,11 @@ static bool read_value(const OptionValue *value)
 {
     void *field = (char *)value->values + value->option->offset;
     if (value->option->read) return value->option->read(value);
+    uint64_t checked;
+    if (value->option->kept_as_text) {
+        *(const char **)field = value->text;
+        field = &checked;
+    }
     switch (value->option->kind) {
     case OPTION_FLAG: return *(bool *)field = true;
     case OPTION_INTEGER: return option_read_integer(value, field);
@@ -142,6 +148,22 @@ static void take_positional(Parser *parser, const char *text)
     if (!parser->unknown) misuse(parser, "unexpected argument '%s'", text);
 }
 
+/* What to write instead of a name that nothing has: another tool's, or one with a slip of the pen. */
+static const char *hint_for(Parser *parser, const char *name)
+{
+    const OptionSet *set = parser->set;
+    char *spaced = arena_format(parser->arena, " %s ", name);
+    for (char *c = spaced; *c; c++) *c = *c == '-' ? '_' : *c;
+    for (const OptionHabit *habit = set->habits; habit && habit->names; habit++)
+        if (strstr(habit->names, spaced)) return habit->hint;
+    const char **names = arena_new_array(parser->arena, const char *, set->count);
+    size_t count = 0;
+    for (size_t i = 0; i < set->count; i++)
+        if (option_taken(set, &set->rows[i]) && !set->rows[i].positional) names[count++] = set->rows[i].name;
+    const char *nearest = text_nearest(name, names, count);
+    return nearest ? arena_format(parser->arena, "did you mean --%s? %s", nearest, set->hint) : set->hint;
+}
+
 /* The option with this name or, for a prefix of `length` characters, the only one that begins with it. */
 static const Option *find_name(Parser *parser, const char *name, size_t length)
 {
@@ -158,7 +180,8 @@ static const Option *find_name(Parser *parser, const char *name, size_t length)
     if (count == 1) return found;
     char *text = arena_format(parser->arena, "--%.*s", (int)length, name);
     parser->unknown = true;
-    misuse(parser, count ? "option '%s' is ambiguous" : "unrecognized option '%s'", text);
+    usage_error(parser->diagnostics, count ? parser->set->hint : hint_for(parser, text + 2),
+                count ? "option '%s' is ambiguous" : "unrecognized option '%s'", text);
     return NULL;
 }
 

@@ -44,6 +44,7 @@ struct Option {
     size_t offset, size; /* of the field: OPTION_FIELD */
     bool positional;     /* an argument without a name in front */
     bool repeated;       /* may be given several times; the field is a TextList */
+    bool kept_as_text;   /* a number is only checked: the field is a const char * */
     uint32_t required;   /* bits of the commands that cannot do without */
     uint32_t common;     /* bits of the commands whose short help lists it */
     /* Processes that work together must be given the same: the same bytes, the same kind of file, or none. */
@@ -64,12 +65,19 @@ typedef struct TextList {
     size_t count;
 } TextList;
 
+/* What other tools call an option, and what to write here. */
+typedef struct OptionHabit {
+    const char *names; /* " learning_rate learning_rate_init ": - and _ are the same */
+    const char *hint;
+} OptionHabit;
+
 /* The options of one command. */
 typedef struct OptionSet {
     const Option *rows;
     size_t count;
-    uint32_t taker;   /* the command's bit */
-    const char *hint; /* where its options are listed */
+    uint32_t taker;            /* the command's bit */
+    const char *hint;          /* where its options are listed */
+    const OptionHabit *habits; /* NULL: none; a row without names ends them */
 } OptionSet;
 
 bool option_taken(const OptionSet *set, const Option *option);

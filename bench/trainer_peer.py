@@ -4,8 +4,8 @@
     bench/trainer_peer.py SETTINGS
 
 SETTINGS is JSON: task, folder (what training starts from), adapter (of PEFT, or null), train, eval (tables, or data
-sets of skycc tokenize for mlm), length, stride, epochs, batch, rate, seed, shuffle (and dropout), frozen (parts of
-names). Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and metrics are made
+sets of skycc tokenize for mlm), length, stride, epochs, batch, rate, seed, shuffle (and dropout), double (float64),
+frozen (parts of names). Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and metrics are made
 here from the table, by the library and by scikit-learn, SciPy and seqeval.
 """
 import json
@@ -146,7 +146,8 @@ def open_model(settings):
     for name, parameter in model.named_parameters():
         if any(prefix in name for prefix in settings["frozen"]):
             parameter.requires_grad = False
-    return model if kind else PairLoss(model)
+    model = model if kind else PairLoss(model)
+    return model.double() if settings["double"] else model
 
 
 def train(settings, rows):
@@ -250,6 +251,7 @@ def main():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(2)
     torch.manual_seed(settings["seed"])
+    torch.set_default_dtype(torch.float64 if settings["double"] else torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(settings["folder"])
     with open(settings["folder"] + "/config.json") as file:
         numbers = json.load(file).get("label2id", {})

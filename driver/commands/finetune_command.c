@@ -264,12 +264,19 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const Options *options = finetuning->options;
     FinetuneOptions wanted = options->finetune;
+    wanted.given[SETTING_TEXT] = options->dataset.text_columns;
+    wanted.given[SETTING_LABEL] = options->dataset.label_column;
+    wanted.given[SETTING_TOKENIZER] = options->tokenizer;
+    wanted.given[SETTING_CHAT_TEMPLATE] = options->chat_template;
+    wanted.given[SETTING_TRAIN_ON] = options->train_on;
+    wanted.cluster = options->plan.cluster, wanted.without = options->plan.without, wanted.seed = options->seed;
     if (wanted.resume) {
         finetuning->run = wanted.resume;
         if (wanted.source)
             return usage_error(diagnostics, "change devices with -d and --without; all else stays as it was decided",
                                "--resume takes no model and no table");
         return settings_read(&finetuning->settings, wanted.resume, diagnostics) &&
+               finetune_decide_resume(&finetuning->settings, &wanted, diagnostics) &&
                change_devices(finetuning, diagnostics);
     }
     if (!wanted.source || !wanted.tables.count)
@@ -278,10 +285,6 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
                                          : "give a model and a table: skycc finetune "
                                            "FOLDER TABLE");
     finetuning->run = wanted.run;
-    wanted.text = options->dataset.text_columns, wanted.label = options->dataset.label_column;
-    wanted.tokenizer = options->tokenizer, wanted.cluster = options->plan.cluster, wanted.seed = options->seed;
-    wanted.without = options->plan.without;
-    wanted.chat_template = options->chat_template, wanted.train_on = options->train_on;
     return finetune_decide(&finetuning->settings, &wanted, diagnostics);
 }
 
@@ -315,7 +318,7 @@ static void print_next(const Finetuning *finetuning)
 {
     const Setting *texts = &finetuning->settings.of[SETTING_TEXT];
     if (strcmp(finetuning->settings.of[SETTING_HEAD].value, "lm") == 0) {
-        text_print(stdout, "next          skycc evaluate %s FILE\n", finetuning->run);
+        text_print(stdout, "next          skycc predict %s --prompt \"...\"\n", finetuning->run);
         return;
     }
     text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", finetuning->run,

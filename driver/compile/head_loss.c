@@ -1,5 +1,7 @@
 #include "driver/compile/head_loss.h"
 
+#include <string.h>
+
 #include "frontend/huggingface/import_folder.h"
 #include "graph/passes/loss.h"
 
@@ -13,6 +15,23 @@ static const char *loss_of(const Head *head)
     case HEAD_MASKED: return "cross-entropy";
     case HEAD_NEXT: return "cross-entropy,shift";
     default: return NULL;
+    }
+}
+
+void head_loss_check(const OnnxModel *model, const char *loss, Diagnostics *diagnostics)
+{
+    static const char kind[] = "cross-entropy";
+    const char *text = onnx_model_property(model, PROPERTY_HEAD);
+    Head head = {0};
+    if (!text || !head_parse(text, &head) || head.kind != HEAD_NEXT) return;
+    for (const char *term = loss; (term = strstr(term, kind)); term += strlen(kind)) {
+        const char *end = term + strcspn(term, "+"), *shift = strstr(term, ",shift");
+        if (shift && shift < end) continue;
+        diagnostics_warning(diagnostics, PLACE_FILE(model->path),
+                            "leave --loss out, or write cross-entropy,shift; data sets of skycc tokenize need it",
+                            "is a decoder, which scores the next token, but --loss %.*s compares each token's scores "
+                            "with its own label",
+                            (int)(end - term), term);
     }
 }
 

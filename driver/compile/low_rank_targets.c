@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/parts.h"
 #include "base/string_map.h"
+#include "frontend/onnx/head_names.h"
 
 /* ---- What --lora says ---- */
 
@@ -81,9 +82,20 @@ bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnosti
 
 /* ---- Which weights it means ---- */
 
+/* Whether the weight is one of embeddings, or of what makes the outputs: what PEFT's all-linear leaves out. */
+static bool is_at_an_end(const char *name)
+{
+    static const char *const ends[] = {"word_embeddings", "tok_embeddings", "embed_tokens",       "embed_in", "wte",
+                                       "lm_head",         "embed_out",      "predictions.decoder"};
+    bool found = name && head_name_length(name);
+    for (size_t i = 0; name && i < sizeof ends / sizeof *ends; i++) found |= pattern_matches(ends[i], name);
+    return found;
+}
+
 /* Whether the target means a parameter with this name or alias (NULL: none). */
 static bool low_rank_target_matches(const char *target, const char *name, const char *alias)
 {
+    if (strcmp(target, "all-linear") == 0) return !is_at_an_end(name) && !is_at_an_end(alias);
     return pattern_matches(target, name) || pattern_matches(target, alias);
 }
 

@@ -7,6 +7,8 @@
 #include "base/safetensors.h"
 #include "driver/compile/model_origin.h"
 #include "driver/compile/head_loss.h"
+#include "frontend/huggingface/config.h"
+#include "frontend/huggingface/import_folder.h"
 #include "graph/passes/gradient_rows.h"
 #include "graph/passes/passes.h"
 #include "graph/analysis/parameters.h"
@@ -45,6 +47,33 @@ static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *d
     return !problem ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(graph->file), "skycc check lists the parameters",
                              "--no-gradient-row %s: '%.*s' %s", text, (int)(equals - text), text, problem);
+}
+
+/* The library's embeddings of padding tokens take no gradient (padding_idx). That shows where a loss reads the scores
+ * of all tokens, padding too: where an answer begins and ends. */
+static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
+{
+    const OnnxModel *onnx = &model->imported.onnx;
+    const char *head = onnx_model_property(onnx, PROPERTY_HEAD), *text = onnx_model_property(onnx, PROPERTY_CONFIG);
+    if (!head || !text || strcmp(head, "qa") != 0) return true;
+    HuggingFaceConfig config = {0};
+    Graph *graph = &model->source;
+    bool ok = config_parse(&config, text, graph->file, &graph->arena, diagnostics);
+    bool counts = ok && (config.type->family == FAMILY_ROBERTA || config.type->family == FAMILY_MPNET);
+    const char *const tables[] = {"word_embeddings.weight", "tok_embeddings.weight",
+                                  counts ? "position_embeddings.weight" : NULL};
+    for (size_t i = 0; ok && i < model->imported.parameter_count; i++) {
+        const ImportedParameter *parameter = &model->imported.parameters[i];
+        const Shape *shape = &graph_value(graph, parameter->value)->shape;
+        for (int k = 0; k < 3 && tables[k]; k++) {
+            size_t length = strlen(parameter->name), end = strlen(tables[k]);
+            if (length >= end && strcmp(parameter->name + length - end, tables[k]) == 0 && shape->rank == 2 &&
+                config.padding < shape->dim[0])
+                gradient_rows_leave_out(graph, parameter->value, shape->dim[0], config.padding);
+        }
+    }
+    config_free(&config);
+    return ok;
 }
 
 /* One line an option. The hashes of recipe.h say whether two models differ; these lines only say in what. */
@@ -133,10 +162,12 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     if (options->lengths.data && !check_lengths_data(model, options->lengths.data, diagnostics)) return false;
     bool trains = options->train || options->differentiate || options->want_loss;
     if (trains && !options->loss && !head_loss(&model->imported.onnx, &model->loss, diagnostics)) return false;
+    if (trains && options->loss) head_loss_check(&model->imported.onnx, options->loss, diagnostics);
     graph_verify(source);
     if (options->train && !check_names(model, diagnostics)) return false;
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
+    if (trains && !leave_out_padding(model, diagnostics)) return false;
     if (!options->import.untie) warn_of_untied_decoders(source, diagnostics);
     model->imported_parameters = model->imported.parameter_count;
     return !options->low_rank.rank ||

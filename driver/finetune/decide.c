@@ -13,7 +13,8 @@
 #include "driver/finetune/task.h"
 #include "frontend/text/chat_template.h"
 
-enum { EPOCHS = 3, BATCH = 32, PATIENCE = 3, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
+#define PATIENCE "3"
+enum { BATCH = 32, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
 #define HOLDOUT 0.1
 #define KEPT_WHOLE 0.995
 
@@ -61,11 +62,12 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
 {
     const FinetuneOptions *options = decision->options;
     Settings *settings = decision->settings;
-    Task task = options->task ? task_find(options->task) : TASK_COUNT;
-    if (options->task && task == TASK_COUNT)
+    const char *wanted = options->given[SETTING_TASK];
+    Task task = wanted ? task_find(wanted) : TASK_COUNT;
+    if (wanted && task == TASK_COUNT)
         return usage_error(diagnostics,
                            "--task takes classes, regression, multi-label, ner, qa, pairs, mlm, chat or lm",
-                           "there is no task '%s'", options->task);
+                           "there is no task '%s'", wanted);
     bool decoder = decision->model.decoder;
     decision->plain = task == TASK_NEXT || (decoder && task == TASK_COUNT);
     for (size_t i = 0; i < options->tables.count; i++) {
@@ -74,9 +76,9 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     }
     if (decision->plain)
         decision->columns = (TaskColumns){.task = TASK_NEXT, .reason = "files of plain text"};
-    else if (!table_survey_read(&decision->survey, &options->tables, options->encoding, diagnostics) ||
-             !task_choose(&decision->columns, &decision->survey, options->text, options->label, task, decoder,
-                          options->tables.items[0], diagnostics))
+    else if (!table_survey_read(&decision->survey, &options->tables, options->given[SETTING_ENCODING], diagnostics) ||
+             !task_choose(&decision->columns, &decision->survey, options->given[SETTING_TEXT],
+                          options->given[SETTING_LABEL], task, decoder, options->tables.items[0], diagnostics))
         return false;
     const char **tables = arena_new_array(&settings->arena, const char *, options->tables.count);
     for (size_t i = 0; i < options->tables.count; i++) tables[i] = absolute(settings, options->tables.items[i]);
@@ -84,13 +86,14 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     const TaskText *text = &task_texts[columns->task];
     set(TABLES, joined(settings, tables, options->tables.count), decision->plain ? NULL : "%zu rows",
         decision->survey.rows);
-    set(ENCODING, options->encoding, NULL);
+    set(ENCODING, options->given[SETTING_ENCODING], NULL);
     set(TASK, text->word, "%s: %s", text->does, columns->reason);
     if (!decision->plain)
-        set(TEXT, joined(settings, columns->texts, columns->text_count), options->text ? NULL : "decide with --text");
+        set(TEXT, joined(settings, columns->texts, columns->text_count),
+            options->given[SETTING_TEXT] ? NULL : "decide with --text");
     if (columns->label_count)
         set(LABEL, joined(settings, columns->labels, columns->label_count),
-            options->label ? NULL : "decide with --label");
+            options->given[SETTING_LABEL] ? NULL : "decide with --label");
     return true;
 }
 
@@ -129,7 +132,8 @@ static void take_windows(Decision *decision, const uint32_t *lengths)
     bool shares = decision->columns.task == TASK_ANSWERS;
     int64_t most = shares ? ANSWER_LENGTH : MOST_LENGTH;
     if (decision->model.positions < most) most = decision->model.positions;
-    if (decision->options->max_length) most = decision->options->max_length;
+    const char *given = decision->options->given[SETTING_LENGTH];
+    if (given) most = atoll(given);
     int64_t longest = lengths[decision->survey.rows - 1], length = longest < most ? longest : most;
     int64_t stride = !shares ? 0 : length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
     decision->examples = 0;
@@ -144,8 +148,9 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
 {
     size_t rows = decision->survey.rows, cut = 0;
     int64_t most = decision->model.positions < MOST_LENGTH ? decision->model.positions : MOST_LENGTH;
-    int64_t wanted = lengths[(size_t)ceil(KEPT_WHOLE * (double)rows) - 1], given = decision->options->max_length;
-    if (given) wanted = given, most = decision->model.positions;
+    int64_t wanted = lengths[(size_t)ceil(KEPT_WHOLE * (double)rows) - 1];
+    const char *given = decision->options->given[SETTING_LENGTH];
+    if (given) wanted = atoll(given), most = decision->model.positions;
     int64_t length = wanted < most ? wanted : most;
     if (length < least) length = least;
     for (size_t i = 0; i < rows; i++) cut += lengths[i] > length;
@@ -155,14 +160,14 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
 
 static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
-    const FinetuneOptions *options = decision->options;
+    const char *given = decision->options->given[SETTING_CHAT_TEMPLATE];
     if (decision->columns.task != TASK_CHAT)
-        return !options->chat_template ||
+        return !given ||
                usage_error(diagnostics, "leave it out, or give --task chat", "--chat-template is for conversations");
-    const ChatTemplate *template = chat_template_choose(options->chat_template, tokenizer, diagnostics);
+    const ChatTemplate *template = chat_template_choose(given, tokenizer, diagnostics);
     if (!template) return false;
-    set(CHAT_TEMPLATE, chat_template_name(template), options->chat_template ? NULL : "by the tokenizer's tokens");
-    set(TRAIN_ON, options->train_on, NULL);
+    set(CHAT_TEMPLATE, chat_template_name(template), given ? NULL : "by the tokenizer's tokens");
+    set(TRAIN_ON, decision->options->given[SETTING_TRAIN_ON], NULL);
     return true;
 }
 
@@ -189,6 +194,7 @@ static uint32_t tokens_of_template(const Decision *decision, Tokenizer *tokenize
 static uint32_t *lengths_of_files(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
     const TextList *files = &decision->options->tables;
+    const char *encoding = decision->options->given[SETTING_ENCODING];
     uint32_t *lengths = memory_allocate(files->count * sizeof *lengths);
     TokenIds ids = {0};
     bool ok = true;
@@ -196,7 +202,7 @@ static uint32_t *lengths_of_files(Decision *decision, Tokenizer *tokenizer, Diag
         TableReader reader;
         ids.count = 0;
         ok = table_open(&reader, files->items[i], TABLE_TSV, diagnostics) &&
-             (!decision->options->encoding || table_decode(&reader, decision->options->encoding));
+             (!encoding || table_decode(&reader, encoding));
         if (!ok) break;
         tokenizer_encode(tokenizer, reader.bytes, reader.size, &ids); /* tokenize says what is wrong with it */
         table_close(&reader);
@@ -220,11 +226,11 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     set(CASED, model->cased ? "true" : NULL, NULL);
     if (!decide_chat(decision, tokenizer, diagnostics)) return tokenizer_free(tokenizer), false;
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
-    uint32_t *lengths = decision->plain
-                            ? lengths_of_files(decision, tokenizer, diagnostics)
-                            : table_survey_lengths(&decision->survey, &decision->options->tables,
-                                                   decision->options->encoding, columns->texts, columns->text_count,
-                                                   columns->task == TASK_PAIRS, tokenizer, diagnostics);
+    uint32_t *lengths = decision->plain ? lengths_of_files(decision, tokenizer, diagnostics)
+                                        : table_survey_lengths(&decision->survey, &decision->options->tables,
+                                                               decision->options->given[SETTING_ENCODING],
+                                                               columns->texts, columns->text_count,
+                                                               columns->task == TASK_PAIRS, tokenizer, diagnostics);
     decision->examples = decision->survey.rows;
     uint32_t around =
         columns->task == TASK_CHAT && columns->text_count > 1 ? tokens_of_template(decision, tokenizer) : 0;
@@ -243,22 +249,24 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
 static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
 {
     const FinetuneOptions *options = decision->options;
+    const char *evaluation = options->given[SETTING_EVAL], *test = options->given[SETTING_TEST];
     bool windows = decision->columns.task == TASK_NEXT; /* held out by themselves */
     size_t rows = windows ? decision->examples : decision->survey.rows,
-           held = options->evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
-    if (!options->evaluation && (held < 1 || rows - held < 1))
+           held = evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
+    if (!evaluation && (held < 1 || rows - held < 1))
         return input_error(diagnostics, options->tables.items[0], "give another table to evaluate on with --eval FILE",
                            "has only %zu rows, too few to hold out some for evaluation", rows);
     decision->train_rows = (size_t)((double)decision->examples * (double)(rows - held) / (double)rows);
-    set(EVAL, options->evaluation ? absolute(decision->settings, options->evaluation) : NULL, NULL);
-    if (!options->evaluation) set(HOLDOUT, "10%", "%zu rows to evaluate on, %zu to train on", held, rows - held);
-    set(TEST, options->test ? absolute(decision->settings, options->test) : NULL, "measured at the end");
+    set(EVAL, evaluation ? absolute(decision->settings, evaluation) : NULL, NULL);
+    if (!evaluation) set(HOLDOUT, "10%", "%zu rows to evaluate on, %zu to train on", held, rows - held);
+    set(TEST, test ? absolute(decision->settings, test) : NULL, "measured at the end");
     return true;
 }
 
 static void decide_batch(Decision *decision)
 {
-    int64_t batch = decision->options->batch ? decision->options->batch : BATCH;
+    const char *given = decision->options->given[SETTING_BATCH];
+    int64_t batch = given ? atoll(given) : BATCH;
     if (batch > (int64_t)decision->train_rows) batch = (int64_t)decision->train_rows;
     set(BATCH, text_of("%lld", (long long)batch), "rows of a step; compile cuts them into micro-batches");
     const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
@@ -268,43 +276,60 @@ static void decide_batch(Decision *decision)
             packs ? "short rows share packed sequences" : "rows are padded");
 }
 
+/* What the user said, or else this value for this reason (NULL: none). */
+static void set_given(Decision *decision, SettingKey key, const char *usual, const char *reason)
+{
+    const char *given = decision->options->given[key];
+    settings_set(decision->settings, key, given ? given : usual, given || !reason ? NULL : "%s", reason);
+}
+
+static void decide_weights(Decision *decision)
+{
+    const FinetuneOptions *options = decision->options;
+    const char *lora = options->given[SETTING_LORA];
+    set(FREEZE, joined(decision->settings, options->freeze.items, options->freeze.count), "these keep their values");
+    set(TRAINED, joined(decision->settings, options->trained.items, options->trained.count), "whatever freeze says");
+    bool targets = !lora || strstr(lora, "targets="); /* else as Dettmers et al. 2023 */
+    set(LORA, targets ? lora : text_of("%s,targets=%s", lora, decision->model.decoder ? "all-linear" : "*layer*"),
+        targets ? "only low-rank branches and the head are trained"
+                : "branches at every matrix of every block; only these and the head are trained");
+    set(FROZEN, options->given[SETTING_FROZEN], "how matrices that are not trained are stored");
+    double dropout = decision->model.dropout;
+    set_given(decision, SETTING_DROPOUT, dropout > 0 ? text_of("%g", dropout) : "off", "as config.json says");
+    set(PRECISION, options->given[SETTING_PRECISION], "of matrix products");
+    set(LOGITS, options->given[SETTING_LOGITS], NULL);
+}
+
 static void decide_training(Decision *decision)
 {
     const FinetuneOptions *options = decision->options;
-    const TaskText *task = &task_texts[decision->columns.task];
-    int64_t epochs = options->epochs ? options->epochs : EPOCHS;
+    const char *seeds = options->given[SETTING_SEEDS], *events = options->given[SETTING_TENSORBOARD];
     int64_t batch = atoll(decision->settings->of[SETTING_BATCH].value);
     int64_t steps = ((int64_t)decision->train_rows + batch - 1) / batch;
-    const double dropout = decision->model.dropout;
     if (decision->columns.task == TASK_PAIRS)
         set(LOSS, "contrastive:embedding:embedding_2", "the partner is told from all others of the batch");
-    set(FREEZE, joined(decision->settings, options->freeze.items, options->freeze.count), "these keep their values");
-    set(TRAINED, joined(decision->settings, options->trained.items, options->trained.count), "whatever freeze says");
-    bool targets = !options->lora || strstr(options->lora, "targets="); /* else as Dettmers et al. 2023 */
-    set(LORA, targets ? options->lora : text_of("%s,targets=*layer*", options->lora),
-        targets ? "only low-rank branches and the head are trained"
-                : "branches at every matrix of every block; only these and the head are trained");
-    set(FROZEN, options->frozen_weights, "how matrices that are not trained are stored");
-    set(DROPOUT,
-        options->dropout ? options->dropout
-        : dropout > 0    ? text_of("%g", dropout)
-                         : "off",
-        options->dropout ? NULL : "as config.json says");
-    set(EPOCHS, text_of("%lld", (long long)epochs), "%lld steps each", (long long)steps);
-    set(OPTIMIZER, "adamw", NULL);
-    set(LR, options->lr ? options->lr : "5e-5", NULL);
-    set(WARMUP, "10%", NULL);
-    set(SCHEDULE, "linear", "to 0 at the last step");
-    set(WEIGHT_DECAY, "0.01", NULL);
-    set(NO_DECAY, "bias,norm", "these have no weight decay");
-    set(CLIP, "1", "the norm of the gradient");
-    set(EVAL_EVERY, text_of("%lld", (long long)((steps + 1) / 2)), "steps: twice an epoch");
-    set(METRIC, task->metric, "the best checkpoint is kept");
-    set(PATIENCE, text_of("%d", PATIENCE), "evaluations without improvement end training");
+    decide_weights(decision);
+    set(EPOCHS, options->given[SETTING_EPOCHS] ? options->given[SETTING_EPOCHS] : "3", "%lld steps each",
+        (long long)steps);
+    static const struct {
+        SettingKey key;
+        const char *usual, *reason;
+    } recipe[] = {{SETTING_OPTIMIZER, "adamw", NULL},
+                  {SETTING_LR, "5e-5", NULL},
+                  {SETTING_WARMUP, "10%", NULL},
+                  {SETTING_SCHEDULE, "linear", "to 0 at the last step"},
+                  {SETTING_WEIGHT_DECAY, "0.01", NULL},
+                  {SETTING_NO_DECAY, "bias,norm", "these have no weight decay"},
+                  {SETTING_CLIP, "1", "the norm of the gradient"}};
+    for (size_t i = 0; i < sizeof recipe / sizeof *recipe; i++)
+        set_given(decision, recipe[i].key, recipe[i].usual, recipe[i].reason);
+    set_given(decision, SETTING_EVAL_EVERY, text_of("%lld", (long long)((steps + 1) / 2)), "steps: twice an epoch");
+    set_given(decision, SETTING_METRIC, task_texts[decision->columns.task].metric, "the best checkpoint is kept");
+    set_given(decision, SETTING_PATIENCE, PATIENCE, "evaluations without improvement end training");
     set(SEED, text_of("%llu", (unsigned long long)options->seed), NULL);
-    if (options->tensorboard) set(TENSORBOARD, under_root(decision->settings, options->tensorboard), "event files");
+    if (events) set(TENSORBOARD, under_root(decision->settings, events), "event files");
     if (options->no_texts) set(NO_TEXTS, "true", "the report shows no texts");
-    if (options->seeds > 1) set(SEEDS, text_of("%lld", (long long)options->seeds), "runs, for mean and standard error");
+    if (seeds && atoll(seeds) > 1) set(SEEDS, seeds, "runs, for mean and standard error");
 }
 
 const char *finetune_this_machine(Settings *settings)
@@ -353,22 +378,40 @@ bool finetune_decide_devices(Settings *settings, const char *path, const TextLis
     return ok;
 }
 
-static bool check_rate(const FinetuneOptions *options, Diagnostics *diagnostics)
+/* The rate and the decay have options of their own, which come last in the command line of compile. */
+static bool check_optimizer(const FinetuneOptions *options, Diagnostics *diagnostics)
 {
-    char *end;
-    double rate = options->lr ? strtod(options->lr, &end) : 1;
-    return !options->lr || (end != options->lr && !*end && rate > 0 && rate < 1e30) ||
-           usage_error(diagnostics, "write a number, such as 2e-5", "--lr takes a learning rate, not '%s'",
-                       options->lr);
+    const char *spec = options->given[SETTING_OPTIMIZER];
+    return !spec || (!strstr(spec, "lr=") && !strstr(spec, "weight_decay=")) ||
+           usage_error(diagnostics, "give them as --lr X and --weight-decay X",
+                       "--optimizer %s has a learning rate or weight decay", spec);
+}
+
+bool finetune_decide_resume(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics)
+{
+    for (SettingKey key = 0; key < SETTING_COUNT; key++) {
+        const char *given = options->given[key], *kept = settings_joined(settings, key, ',');
+        const char *name = key == SETTING_LENGTH ? "max-length" : setting_word(key);
+        if (!given || (kept && (strcmp(given, kept) == 0 || strcmp(absolute(settings, given), kept) == 0))) continue;
+        if (key == SETTING_TRAIN_ON && !kept) continue; /* a default */
+        return usage_error(diagnostics, "leave it out to go on, or begin another run for it with -o",
+                           "--resume goes on with %s%s, not with --%s %s",
+                           kept ? arena_format(&settings->arena, "--%s ", name) : "the run as it was decided",
+                           kept ? kept : "", name, given);
+    }
+    const char *more = options->freeze.count ? "--freeze" : options->trained.count ? "--train" : NULL;
+    return !more || usage_error(diagnostics, "leave it out to go on, or begin another run for it with -o",
+                                "--resume goes on with the run as it was decided, and takes no %s", more);
 }
 
 bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics)
 {
     Decision decided = {.options = options, .settings = settings}, *decision = &decided;
     set(FORMAT, RUN_FORMAT, NULL);
-    bool ok = check_rate(options, diagnostics) &&
+    bool ok = check_optimizer(options, diagnostics) &&
               finetune_decide_devices(settings, options->cluster, &options->without, diagnostics) &&
-              source_model_read(&decision->model, options->source, options->tokenizer, &settings->arena, diagnostics);
+              source_model_read(&decision->model, options->source, options->given[SETTING_TOKENIZER], &settings->arena,
+                                diagnostics);
     if (ok) set(MODEL, decision->model.path, "%s", decision->model.kind ? decision->model.kind : "an ONNX graph");
     ok = ok && decide_data(decision, diagnostics);
     if (ok) decide_head(decision);

@@ -5,18 +5,16 @@
 #include "base/options.h"
 #include "driver/finetune/settings.h"
 
-/* What the user said. A text is NULL, a number 0, if it was not given. */
+/* What the user said. A text is NULL if it was not given. */
 typedef struct FinetuneOptions {
     const char *source; /* folder or ONNX file */
     TextList tables;
-    const char *task, *evaluation, *test, *resume, *encoding;
-    const char *lora, *frozen_weights, *dropout, *lr, *tensorboard;
-    int64_t epochs, batch, seeds;
-    int max_length;
-    int serve; /* port of the report, 0: a free one; -1: not given */
+    const char *resume, *run;
+    const char *given[SETTING_COUNT]; /* options that are settings, as they were written */
+    int serve;                        /* port of the report, 0: a free one; -1: not given */
     bool dry_run, no_texts;
     /* Fields of other commands' options too, filled in by the command. */
-    const char *run, *text, *label, *tokenizer, *cluster, *chat_template, *train_on;
+    const char *cluster;
     TextList without;
     TextList freeze, trained; /* patterns of parameters */
     uint64_t seed;
@@ -24,6 +22,8 @@ typedef struct FinetuneOptions {
 
 /* Free the settings' arena in any case. */
 bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics);
+/* Whether what the user said is what the settings of a run that goes on have: it keeps them. */
+bool finetune_decide_resume(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics);
 /* Sets the devices: a cluster file (NULL: this machine) and those of it that are left out. */
 bool finetune_decide_devices(Settings *settings, const char *cluster, const TextList *without,
                              Diagnostics *diagnostics);

@@ -147,8 +147,8 @@ static bool read_value(Settings *settings, const YamlFile *file, SettingKey key,
 /* Without these no run goes on; settings.yaml may have been edited. */
 static const SettingKey needed[] = {SETTING_FORMAT,  SETTING_MODEL, SETTING_TABLES, SETTING_TASK, SETTING_TOKENIZER,
                                     SETTING_CLUSTER, SETTING_BATCH, SETTING_EPOCHS, SETTING_SEED};
-static const SettingKey counts[] = {SETTING_LENGTH, SETTING_BATCH,    SETTING_EPOCHS,
-                                    SETTING_SEEDS,  SETTING_PATIENCE, SETTING_EVAL_EVERY};
+static const SettingKey counts[] = {SETTING_LENGTH, SETTING_BATCH,      SETTING_EPOCHS,
+                                    SETTING_SEEDS,  SETTING_EVAL_EVERY, SETTING_PATIENCE};
 
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics)
 {
@@ -169,8 +169,8 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
     if (ok && task_find(settings->of[SETTING_TASK].value) == TASK_COUNT)
         ok = yaml_error(&file, members[SETTING_TASK].value, NULL, NULL, "is no task of skycc finetune");
     for (size_t i = 0; ok && i < sizeof counts / sizeof *counts; i++)
-        ok = !members[counts[i]].value ||
-             yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word, 1, INT32_MAX, &(int64_t){0});
+        ok = !members[counts[i]].value || yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word,
+                                                       counts[i] != SETTING_PATIENCE, INT32_MAX, &(int64_t){0});
     yaml_close(&file);
     return ok;
 }

@@ -36,6 +36,8 @@
     X(LORA, "lora")                                                                                                    \
     X(FROZEN, "frozen-weights")                                                                                        \
     X(DROPOUT, "dropout")                                                                                              \
+    X(PRECISION, "precision")                                                                                          \
+    X(LOGITS, "logits")                                                                                                \
     X(EPOCHS, "epochs")                                                                                                \
     X(OPTIMIZER, "optimizer")                                                                                          \
     X(LR, "lr")                                                                                                        \

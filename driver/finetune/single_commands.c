@@ -145,18 +145,16 @@ static void compile(const Listing *listing)
     add_each(command, listing, "--without", SETTING_WITHOUT);
     add_each(command, listing, "--dim", SETTING_DIMENSIONS);
     add_setting(command, listing, NULL, SETTING_BATCH);
-    const char *dimensions = value(listing, SETTING_DIMENSIONS);
+    const char *dimensions = value(listing, SETTING_DIMENSIONS), *optimizer = value(listing, SETTING_OPTIMIZER);
     if (dimensions && strstr(dimensions, "auto:")) add("--lengths", file(listing, TRAIN));
-    add("--optimizer",
-        arena_format(&listing->settings->arena, "%s:lr=%s,weight_decay=%s", value(listing, SETTING_OPTIMIZER),
-                     value(listing, SETTING_LR), value(listing, SETTING_WEIGHT_DECAY)));
-    add_setting(command, listing, NULL, SETTING_LOSS);
-    add_setting(command, listing, NULL, SETTING_CLIP);
-    add_setting(command, listing, NULL, SETTING_DROPOUT);
+    add("--optimizer", arena_format(&listing->settings->arena, "%s%clr=%s,weight_decay=%s", optimizer,
+                                    strchr(optimizer, ':') ? ',' : ':', value(listing, SETTING_LR),
+                                    value(listing, SETTING_WEIGHT_DECAY)));
+    static const SettingKey keys[] = {SETTING_LOSS,   SETTING_CLIP,      SETTING_DROPOUT, SETTING_LORA,
+                                      SETTING_FROZEN, SETTING_PRECISION, SETTING_LOGITS};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_setting(command, listing, NULL, keys[i]);
     add_each(command, listing, "--freeze", SETTING_FREEZE);
     add_each(command, listing, "--train", SETTING_TRAINED);
-    add_setting(command, listing, NULL, SETTING_LORA);
-    add_setting(command, listing, NULL, SETTING_FROZEN);
     add("--seed", listing->seed);
 }
 
@@ -182,7 +180,10 @@ static void train(const Listing *listing)
     static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
                                       SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
                                       SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_setting(command, listing, NULL, keys[i]);
+    const char *patience = value(listing, SETTING_PATIENCE);
+    bool endless = patience && strcmp(patience, "0") == 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i] != SETTING_PATIENCE || !endless) add_setting(command, listing, NULL, keys[i]);
     add("--seed", listing->seed, "--checkpoint", part_file(listing, "checkpoints"));
     add_setting(command, listing, "checkpoint-every", SETTING_EVAL_EVERY);
     add("--keep", "1", "--log", part_file(listing, "log.csv"));

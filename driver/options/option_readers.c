@@ -98,6 +98,18 @@ bool read_frozen_weights(const OptionValue *value)
     return option_refuse(value, "f32, bf16, int8 or int4");
 }
 
+bool read_warmup_text(const OptionValue *value)
+{
+    char *end;
+    double number = strtod(value->text, &end);
+    bool percent = end > value->text && strcmp(end, "%") == 0;
+    *(const char **)((char *)value->values + value->option->offset) = value->text;
+    if (end > value->text && number >= 0 &&
+        (percent ? number <= 100 : !*end && number == floor(number) && number < 1e9))
+        return true;
+    return option_refuse(value, "a number of steps, or a share of them such as 10%");
+}
+
 bool read_freeze(const OptionValue *value) { return add_rule(value, false); }
 bool read_train(const OptionValue *value) { return add_rule(value, true); }
 

@@ -12,6 +12,7 @@ bool read_from_round(const OptionValue *value);     /* R, which may be 0 */
 bool read_privacy(const OptionValue *value);        /* clip=C,noise=SIGMA,delta=D */
 bool read_codec(const OptionValue *value);          /* lossless, a codec, or auto: and one */
 bool read_frozen_weights(const OptionValue *value); /* f32, bf16, int8 or int4 */
+bool read_warmup_text(const OptionValue *value);    /* a number of steps or P%, kept as text */
 bool read_freeze(const OptionValue *value);         /* a pattern of parameter names */
 bool read_train(const OptionValue *value);          /* the same */
 bool read_low_rank(const OptionValue *value);       /* r=8,alpha=16,targets=query,value,dropout=0.05 */

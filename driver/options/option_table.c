@@ -15,11 +15,13 @@
  * runtime/train/training_options.c. */
 #include <math.h>
 
+#include "driver/options/habits.h"
 #include "driver/options/option_readers.h"
 #include "driver/finetune/task.h"
 #include "driver/options/options.h"
 
 #define FIELD(field) OPTION_FIELD(Options, field)
+#define GIVEN(setting) FIELD(finetune.given[SETTING_##setting])
 
 #define COMMAND_BIT(NAME, name) NAME = 1 << COMMAND_##NAME,
 enum {
@@ -59,13 +61,13 @@ static const Option rows[] = {
      .help = "the column with the texts, or two columns (default: by their names and contents)"},
     {"label", 0, "COL[,COL...]", FINETUNE, OPTION_TEXT, FIELD(dataset.label_column), .common = FINETUNE,
      .help = "the column with the labels; several columns of 0 and 1: several labels per text"},
-    {"task", 0, "TASK", FINETUNE, OPTION_TEXT, FIELD(finetune.task), .choices = OPTION_WORDS(TASK_OPTION_WORDS),
+    {"task", 0, "TASK", FINETUNE, OPTION_TEXT, GIVEN(TASK), .choices = OPTION_WORDS(TASK_OPTION_WORDS),
      .common = FINETUNE,
      .help = "classes, regression, multi-label, ner, qa, pairs, mlm, chat or lm (default: the columns and the model "
              "decide)"},
-    {"eval", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.evaluation), .common = FINETUNE,
+    {"eval", 0, "FILE", FINETUNE, OPTION_FILE, GIVEN(EVAL), .common = FINETUNE,
      .help = "a table to evaluate on (default: 10% of the rows, held out)"},
-    {"test", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(finetune.test), .common = FINETUNE,
+    {"test", 0, "FILE", FINETUNE, OPTION_FILE, GIVEN(TEST), .common = FINETUNE,
      .help = "a table that is only measured at the end"},
     {"output", 'o', "RUN", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.run), .initial = "run", .common = FINETUNE,
      .help = "the directory to make"},
@@ -75,33 +77,60 @@ static const Option rows[] = {
      .help = "leave a device out (may be repeated)"},
     {"resume", 0, "RUN", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.resume), .common = FINETUNE,
      .help = "go on with a run that was interrupted, with -d or --without on other devices"},
-    {"epochs", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1e6, FIELD(finetune.epochs), .common = FINETUNE,
+    {"epochs", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1e6, GIVEN(EPOCHS), .kept_as_text = true, .common = FINETUNE,
      .help = "passes over the rows (default 3)"},
-    {"batch", 0, "ROWS", FINETUNE, OPTION_INTEGER, 1, 1 << 20, FIELD(finetune.batch),
+    {"batch", 0, "ROWS", FINETUNE, OPTION_INTEGER, 1, 1 << 20, GIVEN(BATCH), .kept_as_text = true,
      .help = "rows of an optimiser step (default 32)"},
-    {"lr", 0, "X", FINETUNE, OPTION_TEXT, FIELD(finetune.lr), .help = "learning rate (default 5e-5)"},
-    {"lora", 0, "SPEC", FINETUNE, OPTION_TEXT, FIELD(finetune.lora),
+    {"lr", 0, "X", FINETUNE, OPTION_NUMBER, 0, 1e30, GIVEN(LR), .kept_as_text = true, .common = FINETUNE,
+     .help = "learning rate (default 5e-5)"},
+    {"warmup", 0, "N|P%", FINETUNE, OPTION_TEXT, GIVEN(WARMUP), .read = read_warmup_text,
+     .help = "steps, or a share of all steps, in which the learning rate rises from 0 (default 10%)"},
+    {"schedule-lr", 0, "constant|linear|cosine", FINETUNE, OPTION_CHOICE, GIVEN(SCHEDULE),
+     .choices = OPTION_WORDS("constant", "linear", "cosine"),
+     .help = "how the learning rate falls to 0 after that (default linear)"},
+    {"optimizer", 0, "SPEC", FINETUNE, OPTION_TEXT, GIVEN(OPTIMIZER),
+     .choices = OPTION_WORDS("sgd", "momentum", "adam", "adamw", "lamb"),
+     .help = "sgd, momentum, adam, adamw or lamb, with :key=value,... such as adamw:beta2=0.98 (default adamw)"},
+    {"weight-decay", 0, "X", FINETUNE, OPTION_NUMBER, 0, 1e30, GIVEN(WEIGHT_DECAY), .kept_as_text = true,
+     .help = "weight decay, not of biases and norms (default 0.01)"},
+    {"clip", 0, "X", FINETUNE, OPTION_NUMBER, 0, 1e30, GIVEN(CLIP), .kept_as_text = true,
+     .help = "gradient norm at which gradients are clipped; 0: no clipping (default 1)"},
+    {"eval-every", 0, "N", FINETUNE, OPTION_INTEGER, 1, INT32_MAX, GIVEN(EVAL_EVERY), .kept_as_text = true,
+     .help = "evaluate after every N steps (default: twice an epoch)"},
+    {"keep-best", 0, "METRIC", FINETUNE, OPTION_CHOICE, GIVEN(METRIC),
+     .choices = OPTION_WORDS("loss", "accuracy", "f1", "f1-macro", "f1-binary", "f1-micro", "matthews", "pearson",
+                             "spearman", "perplexity", "exact"),
+     .help = "the metric that decides which checkpoint is the best (default: as the task suggests)"},
+    {"patience", 0, "N", FINETUNE, OPTION_INTEGER, 0, INT32_MAX, GIVEN(PATIENCE), .kept_as_text = true,
+     .help = "evaluations without improvement that end training; 0: train all epochs (default 3)"},
+    {"precision", 0, "f32|bf16|bf16x3", FINETUNE, OPTION_CHOICE, GIVEN(PRECISION),
+     .choices = OPTION_WORDS("f32", "bf16", "bf16x3"),
+     .help = "bf16: round factors of matrix products and stored activations to bfloat16 (default f32)"},
+    {"logits", 0, "auto|whole|sliced", FINETUNE, OPTION_CHOICE, GIVEN(LOGITS),
+     .choices = OPTION_WORDS("whole", "auto", "sliced"),
+     .help = "sliced: compute the logits of a large vocabulary some classes at a time (default auto)"},
+    {"lora", 0, "SPEC", FINETUNE, OPTION_TEXT, GIVEN(LORA),
      .help = "train low-rank branches instead of all weights, such as r=8,alpha=16,targets=query,value"},
-    {"frozen-weights", 0, "f32|bf16|int8|int4", FINETUNE, OPTION_CHOICE, FIELD(finetune.frozen_weights),
+    {"frozen-weights", 0, "f32|bf16|int8|int4", FINETUNE, OPTION_CHOICE, GIVEN(FROZEN),
      .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"),
      .help = "how matrices that are not trained are stored (default: as the model has them)"},
     {"freeze", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.freeze), .repeated = true,
      .help = "do not train parameters whose name matches, such as embeddings (may be repeated)"},
     {"train", 0, "GLOB", FINETUNE, OPTION_TEXT, FIELD(finetune.trained), .repeated = true,
      .help = "train parameters whose name matches, whatever --freeze says (may be repeated)"},
-    {"dropout", 0, "P|off", FINETUNE, OPTION_TEXT, FIELD(finetune.dropout),
+    {"dropout", 0, "P|off", FINETUNE, OPTION_TEXT, GIVEN(DROPOUT),
      .help = "dropout probability in training (default: as config.json says)"},
-    {"max-length", 0, "N", FINETUNE, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
-     FIELD(finetune.max_length), .help = "tokens per row (default: what 99.5% of the rows need, at most 512)"},
+    {"max-length", 0, "N", FINETUNE, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH, GIVEN(LENGTH),
+     .kept_as_text = true, .help = "tokens per row (default: what 99.5% of the rows need, at most 512)"},
     {"tokenizer", 0, "FILE", FINETUNE, OPTION_FILE, FIELD(tokenizer),
      .help = "tokenizer.json or a vocabulary (default: the folder's)"},
-    {"encoding", 0, "NAME", FINETUNE, OPTION_TEXT, FIELD(finetune.encoding),
+    {"encoding", 0, "NAME", FINETUNE, OPTION_TEXT, GIVEN(ENCODING),
      .help = "how the tables are encoded, such as cp1252 (default: UTF-8)"},
-    {"seeds", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1000, FIELD(finetune.seeds),
+    {"seeds", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1000, GIVEN(SEEDS), .kept_as_text = true,
      .help = "train N times with different seeds, for mean and standard error of the metrics"},
     {"serve", 0, "PORT", FINETUNE, OPTION_INTEGER, 0, 65535, FIELD(finetune.serve), .implied = "0",
      .help = "serve the report to browsers of this machine, at the address that is printed (default: a free port)"},
-    {"tensorboard", 0, "DIR", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.tensorboard),
+    {"tensorboard", 0, "DIR", FINETUNE, OPTION_DIRECTORY, GIVEN(TENSORBOARD),
      .help = "also write what the log has for TensorBoard, to DIR"},
     {"no-texts", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(finetune.no_texts),
      .help = "leave the texts of the worst errors out of report.html and metrics.json"},
@@ -448,21 +477,25 @@ static const Option rows[] = {
      .detail = "Lookups of row _INDEX_ of table _NAME_ give it no gradient, as _padding_idx_ of PyTorch's Embedding "
                "does. ONNX does not record _padding_idx_, so name the tables that have one in the model's code: for "
                "BERT and its relatives the word embeddings, for RoBERTa the positions too, with the padding token's "
-               "id. It makes a difference only if padded positions reach the loss. The outputs stay the same. Other "
+               "id. It makes a difference only if padded positions reach the loss, as they do for *--head qa*: models "
+               "that *skycc import* made with this head leave the rows of padding out by themselves. The outputs stay "
+               "the same. Other "
                "uses of the table, such as a tied decoder, still give the row gradients, and weight decay still "
                "shrinks it, as in PyTorch. May be repeated."},
     {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train,
      .help = "train initializers whose name matches the pattern, whatever --freeze says (may be repeated)"},
     {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = COMPILE | FEDERATE,
      .help = "train low-rank branches next to weights and freeze the rest: r=8,alpha=16,targets=query,value",
-     .detail = "Train low-rank branches next to the weights of matrix products and freeze the model, for example "
-               "*r=8,alpha=16,targets=query,value,dropout=0.05*. A branch adds _alpha_/_r_ times x A B to the result "
-               "of a product, where x is its input (with dropout in training), A is drawn from *--seed* and B starts "
-               "as zeros. _alpha_ is _r_ unless given. A target is a pattern for weight names or places in the model; "
-               "without wildcards it matches names that have it as a component between dots. An item without *=* "
-               "continues the list before it. Heads whose names end in *classifier*, *score* or *qa_outputs* are still "
-               "trained, as in the PEFT library; *--train* and *--freeze* change that. Frozen weights have no "
-               "gradients and no optimiser state, and are not in checkpoints."},
+     .detail =
+         "Train low-rank branches next to the weights of matrix products and freeze the model, for example "
+         "*r=8,alpha=16,targets=query,value,dropout=0.05*. A branch adds _alpha_/_r_ times x A B to the result "
+         "of a product, where x is its input (with dropout in training), A is drawn from *--seed* and B starts "
+         "as zeros. _alpha_ is _r_ unless given. A target is a pattern for weight names or places in the model; "
+         "without wildcards it matches names that have it as a component between dots; *all-linear* means all but "
+         "embeddings and heads, as in the PEFT library. An item without *=* "
+         "continues the list before it. Heads whose names end in *classifier*, *score* or *qa_outputs* are still "
+         "trained, as in the PEFT library; *--train* and *--freeze* change that. Frozen weights have no "
+         "gradients and no optimiser state, and are not in checkpoints."},
     {"keep-ties", 0, NULL, CHECK | TRAINING, OPTION_FLAG, FIELD(load.import.keep_ties),
      .help = "train constant initializers that an exporter merged as one parameter"},
     {"untie", 0, NULL, CHECK | TRAINING, OPTION_FLAG, FIELD(load.import.untie),
@@ -669,5 +702,7 @@ static const Option rows[] = {
 OptionSet command_options(Command command, Arena *arena)
 {
     return (OptionSet){rows, sizeof rows / sizeof *rows, 1u << command,
-                       arena_format(arena, "skycc %s --help lists the options", command_texts[command].name)};
+                       arena_format(arena, "skycc %s --help%s lists the options", command_texts[command].name,
+                                    SHORT & 1u << command ? "-all" : ""),
+                       command == COMMAND_FINETUNE ? finetune_habits : NULL};
 }

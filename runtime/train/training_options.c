@@ -295,7 +295,7 @@ static const Option rows[] = {
     {"help", 0, NULL, TRAIN, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
 
-const OptionSet training_option_set = {rows, sizeof rows / sizeof *rows, TRAIN, "--help lists all options"};
+const OptionSet training_option_set = {rows, sizeof rows / sizeof *rows, TRAIN, "--help lists all options", NULL};
 
 void training_options_print_help(FILE *stream)
 {

@@ -35,7 +35,7 @@ static const Option rows[] = {
     {"help", 'h', NULL, GATEWAY, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
 
-static const OptionSet set = {rows, sizeof rows / sizeof *rows, GATEWAY, "gateway --help lists the options"};
+static const OptionSet set = {rows, sizeof rows / sizeof *rows, GATEWAY, "gateway --help lists the options", NULL};
 
 /* Readable once the gateway is to end. */
 static int open_stop_signals(void)

@@ -144,6 +144,10 @@ def check_resuming():
         require(same_files("model/model.safetensors", "whole", folder), folder, "ends with other weights")
     refused(2, "takes no model", "model", "reviews.csv", "--resume", "killed")
     refused(1, "settings.yaml", "--resume", "model")
+    for given, kept in (("--lr 1e-3", "--lr 2e-3"), ("--precision bf16", "as it was decided"),
+                        ("--epochs 9", "--epochs 2"), ("--label kinds", "--label kind"), ("--freeze bert", "as it was decided")):
+        refused(2, kept, "--resume", "killed", *given.split())
+    finetune("--resume", "killed", "--lr", "2e-3", "--label", "kind")
 
 
 def check_seeds():
@@ -216,11 +220,21 @@ MISTAKES = {
     "no table": (2, "give a table", ["finetune", "model"]),
     "a table that is not there": (1, "review.csv: error: cannot open",
                                   ["finetune", "model", "review.csv", "-o", "none"]),
-    "a learning rate in words": (2, "--lr takes a learning rate", [*TABLE, "--lr", "fast"]),
+    "a learning rate in words": (2, "--lr takes a number", [*TABLE, "--lr", "fast"]),
+    "what the Trainer calls it": (2, "hint: the learning rate is --lr X", [*TABLE, "--learning_rate", "1e-3"]),
+    "the Trainer's, with dashes": (2, "hint: passes over the rows are --epochs N", [*TABLE, "--num-epochs", "1"]),
+    "an option with a slip": (2, "did you mean --epochs?", [*TABLE, "--epohcs", "1"]),
+    "an option of another command with a slip": (2, "did you mean --microbatches?",
+                                                 ["compile", "scores.onnx", "--microbathces", "2"]),
+    "a rate in the optimiser": (2, "give them as --lr X", [*TABLE, "--optimizer", "adamw:lr=1e-3"]),
+    "an optimiser that there is not": (2, "use sgd, momentum", [*TABLE, "--optimizer", "adagrad"]),
+    "a warm-up of 200%": (2, "--warmup takes a number of steps", [*TABLE, "--warmup", "200%"]),
+    "a metric that there is not": (2, "--keep-best takes", [*TABLE, "--keep-best", "bleu"]),
     "low-rank branches without a rank": (2, "malformed item 'r=x'", [*TABLE, "--lora", "r=x"]),
     "dropout of 2": (2, "--dropout takes", [*TABLE, "--dropout", "2"]),
     "a run that holds what is read": (2, "holds '", ["finetune", "run/model", "reviews.csv", "--force"])}
-NO_HINT = {"a table that is not there", "dropout of 2"}
+NO_HINT = {"a table that is not there", "dropout of 2", "a learning rate in words", "a warm-up of 200%",
+           "a metric that there is not"}
 
 
 def check_mistakes():
@@ -247,6 +261,22 @@ def check_lora():
     require(os.path.exists("lora/adapter/adapter_model.safetensors"), "no adapter")
     require(predictions("lora", "--text", "great") == predictions("lora/model", "--text", "great"),
             "the merged model predicts something else")
+
+
+def check_recipe():
+    """What a user of the Trainer changes reaches the single commands, and settings.yaml."""
+    recipe = ("--precision bf16 --logits whole --optimizer adamw:beta2=0.98 --lr 1e-3 --weight-decay 0 --clip 0 "
+              "--warmup 3 --schedule-lr cosine --eval-every 4 --keep-best loss --patience 0 --epochs 1").split()
+    script = finetune("model", "reviews.csv", "-o", "recipe", "--dry-run", *recipe)
+    for words in ("--precision bf16 ", "--logits whole ", "adamw:beta2=0.98,lr=1e-3,weight_decay=0 ", "--clip 0 ",
+                  "--warmup 3 ", "--schedule-lr cosine ", "--eval-every 4 ", "--keep-best loss ",
+                  "--checkpoint-every 4 "):
+        require(words in script, "no", words, script)
+    require("--patience" not in script, "without end is no patience", script)
+    finetune("model", "reviews.csv", "-o", "recipe", *recipe)
+    require([setting(name, "recipe") for name in ("precision", "warmup", "patience")] == ['"bf16"', '"3"', '"0"'],
+            "settings.yaml has another recipe")
+    finetune("--resume", "recipe", "--precision", "bf16")
 
 
 def check_frozen():
@@ -329,6 +359,7 @@ def main():
         check_mistakes()
         check_lora()
         check_frozen()
+        check_recipe()
         check_tokenizer()
         check_existing()
     sys.exit(failed())

@@ -88,6 +88,18 @@ def check_others():
                                     "r=4,targets=q_proj,v_proj")
     require(settings["task"] == "chat" and settings["chat-template"] == "plain" and metrics["loss"] > 0, settings)
     require(os.path.exists("prompts/adapter/adapter_model.safetensors"), "no adapter")
+    settings, metrics, text = finetune("chats.jsonl", "all", "--lora", "r=2")
+    with open("all/adapter/adapter_config.json") as file:
+        targets = sorted({target.split(".")[-1] for target in json.load(file)["target_modules"]})
+    require(settings["lora"].endswith("targets=all-linear") and targets == [
+        "down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"], settings["lora"], targets)
+    require('next          skycc predict all --prompt "..."' in text, text)
+    result = run(skycc, "compile", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
+                 "--loss", "cross-entropy", "-o", "unshifted")
+    require("scores the next token" in result.stderr and "cross-entropy,shift" in result.stderr, result.stderr)
+    result = run(skycc, "compile", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
+                 "--loss", "cross-entropy,shift", "-o", "shifted")
+    require("scores the next token" not in result.stderr, result.stderr)
     settings, metrics, _ = finetune("book.txt", "book", "--max-length", "32")
     require(settings["task"] == "lm" and metrics["perplexity"] > 1 and metrics["rows"] > 1, settings, metrics)
 

@@ -157,6 +157,11 @@ def check_answers():
     check_places(safetensors_files.read("qa/data/train.safetensors"))
     with open("qa/metrics.json") as file:
         require(json.load(file)["questions"] == 8, "of 80 rows, 8 are held out")
+    before, after = (safetensors_files.read(f"{folder}/model.safetensors")["bert.embeddings.word_embeddings.weight"][0]
+                     for folder in ("model", "qa/model"))
+    ratio = (after / before).mean()
+    require(0.99 < ratio < 1 and np.abs(after - ratio * before).max() < 1e-7,
+            "the library's padding takes weight decay alone, this one", np.abs(after - before).max())
     answer = predict("qa", "--text", rows[0]["question"], "--text2", rows[0]["context"])
     require(answer[0]["answer"] in rows[0]["context"], answer)
 

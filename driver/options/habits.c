@@ -1,0 +1,46 @@
+#include "driver/options/habits.h"
+
+#define STEPS "evaluation and checkpoints come together: --eval-every N steps, by default twice an epoch"
+#define FINDS "leave it out: skycc finetune FOLDER TABLE trains, evaluates and keeps the best checkpoint"
+
+const OptionHabit finetune_habits[] = {
+    {" learning_rate ", "the learning rate is --lr X"},
+    {" num_epochs num_train_epochs n_epochs ", "passes over the rows are --epochs N"},
+    {" batch_size per_device_train_batch_size train_batch_size ", "rows of a step are --batch ROWS, on all devices"},
+    {" per_device_eval_batch_size eval_batch_size gradient_accumulation_steps auto_find_batch_size ",
+     "rows of a step are --batch ROWS; skycc cuts them into micro-batches that fit into memory"},
+    {" max_steps ", "the length of training is --epochs N; skycc finetune ... --dry-run prints the single commands, of "
+                    "which DIR/train takes --steps N"},
+    {" max_seq_length max_seq_len model_max_length block_size ", "tokens per row are --max-length N"},
+    {" warmup_ratio warmup_steps ", "warm-up is --warmup N steps, or a share such as --warmup 10%"},
+    {" lr_scheduler_type lr_scheduler scheduler ", "the schedule is --schedule-lr constant, linear or cosine"},
+    {" max_grad_norm gradient_clipping ", "the largest norm of the gradient is --clip X"},
+    {" optim adam_beta1 adam_beta2 adam_epsilon ",
+     "the optimiser is, for example, --optimizer adamw:beta2=0.98,eps=1e-6"},
+    {" bf16 fp16 tf32 mixed_precision half ", "products in 16 bits are --precision bf16"},
+    {" load_in_8bit load_in_4bit quantization qlora ", "frozen weights in few bits are --frozen-weights int8 or int4"},
+    {" early_stopping_patience early_stopping ",
+     "training ends early after --patience N evaluations without improvement"},
+    {" metric_for_best_model greater_is_better load_best_model_at_end load_best ",
+     "the best checkpoint is always kept, by --keep-best METRIC"},
+    {" eval_strategy evaluation_strategy eval_steps save_steps save_strategy logging_steps save_total_limit ", STEPS},
+    {" output_dir out output_path save_dir ", "the directory is -o RUN"},
+    {" overwrite_output_dir overwrite ", "--force replaces an earlier run"},
+    {" resume_from_checkpoint ", "an interrupted run goes on with skycc finetune --resume RUN"},
+    {" model_name_or_path model model_name base_model pretrained_model ",
+     "the model is the first argument: skycc finetune FOLDER TABLE"},
+    {" train_file dataset_name dataset train_data data data_path train_split ",
+     "the table is the second argument: skycc finetune FOLDER TABLE"},
+    {" validation_file eval_file eval_data validation valid_split dev ", "the table to evaluate on is --eval FILE"},
+    {" test_file test_data ", "the table that is only measured at the end is --test FILE"},
+    {" text_column text_column_name text_column_names prompt_text_column ", "the column with the texts is --text COL"},
+    {" label_column label_column_name labels target_column ", "the column with the labels is --label COL"},
+    {" lora_r lora_alpha lora_dropout lora_target_modules target_modules use_peft peft ",
+     "low-rank branches are, for example, --lora r=8,alpha=16,dropout=0.05,targets=query,value"},
+    {" device devices no_cuda use_cpu num_gpus nproc_per_node ",
+     "other devices are -d CLUSTER.yaml, the default is this machine"},
+    {" report_to logging_dir ", "event files for TensorBoard are --tensorboard DIR; RUN/report.html is always written"},
+    {" do_train do_eval do_predict ", FINDS},
+    {" push_to_hub hub_model_id hub_token ",
+     "skycc uploads nothing; RUN/model is a folder that huggingface-cli upload takes"},
+    {NULL, NULL}};
