@@ -50,6 +50,13 @@ bool shape_equal(const Shape *a, const Shape *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
 }
 
+bool shape_equal_but_column(const Shape *a, const Shape *b)
+{
+    Shape longer = a->rank > b->rank ? *a : *b, shorter = a->rank > b->rank ? *b : *a;
+    if (longer.rank == shorter.rank + 1 && longer.dim[shorter.rank] == 1) longer.rank--;
+    return shape_equal(&longer, &shorter);
+}
+
 const char *shape_format(const Shape *shape, char text[static 256])
 {
     int length = snprintf(text, 256, "[");

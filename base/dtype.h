@@ -49,6 +49,8 @@ typedef struct Shape {
  * overflows int64. */
 int64_t shape_elements(const Shape *shape);
 bool shape_equal(const Shape *a, const Shape *b);
+/* Whether they are equal but for a last dimension of 1 that one of them has: [8] and [8,1] hold the same elements. */
+bool shape_equal_but_column(const Shape *a, const Shape *b);
 /* "[8,128,768]" into `text`. */
 const char *shape_format(const Shape *shape, char text[static 256]);
 

@@ -141,7 +141,7 @@ static bool fill_input(Run *run, const SkyTensor *input, size_t position, Diagno
     memcpy(shape.dim, input->dim, sizeof shape.dim);
     char wanted[256], found[256];
     const Shape found_shape = microbatch_shape(run, given);
-    if (!shape_equal(&shape, &found_shape))
+    if (!shape_equal_but_column(&shape, &found_shape))
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = given->file, .object = object}, NULL,
                                  "has shape %s, but the model takes %s", shape_format(&found_shape, found),
                                  shape_format(&shape, wanted));

@@ -18,6 +18,7 @@ typedef struct Symbol {
     ValueId value;  /* 0: not made yet, or not to be had: the node that makes it failed */
     bool needed;    /* a graph output depends on it */
     bool trained;   /* ... through operators that pass gradients */
+    bool buffer;    /* the exporter says so (module_path.c) */
     bool scales;    /* a scale or a zero point of quantised numbers */
 } Symbol;
 
@@ -101,7 +102,10 @@ void widen_tensor(const Importer *importer, OnnxTensor *tensor);
 const char *module_path(Arena *arena, const Onnx__NodeProto *node);
 /* The value of an entry of the node's metadata; NULL if there is none. */
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
-/* The program line that made the node, with its callers; "" if the exporter does not give it. */
+/* Whether PyTorch's default exporter says that the value is a buffer, which no optimiser updates. */
+bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value);
+/* The program line that made the node, with its callers unless it stands in a module of PyTorch's own; "" if the
+ * exporter does not give it. */
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
 
 /* restore_bias.c: PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model

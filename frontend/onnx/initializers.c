@@ -159,8 +159,9 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     widen_tensor(importer, &initializer->tensor);
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;
+    bool number = tensor->shape.rank == 0;
     initializer->trained = symbol->trained && dtype_is_float(tensor->dtype) &&
-                           (tensor->shape.rank >= 1 || wanted(importer->options, proto->name));
+                           ((!number && !symbol->buffer) || wanted(importer->options, proto->name));
     if (initializer->trained || tensor->data || !tensor->bytes || !symbol->needed) return true;
     return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, initializer_place(importer, proto->name, place),
                              NULL, "is not a parameter, so its external data cannot be missing");
@@ -273,6 +274,15 @@ static bool is_quantized(const Importer *importer, const Initializer *initialize
     return (dtype == DTYPE_I8 || dtype == DTYPE_U8) && !importer->symbols[initializer->symbol].scales;
 }
 
+static void mark_buffers(Importer *importer)
+{
+    for (size_t i = 0; i < importer->proto->n_value_info; i++) {
+        const Onnx__ValueInfoProto *value = importer->proto->value_info[i];
+        const uint32_t *symbol = value->name ? string_map_find(&importer->names, value->name) : NULL;
+        if (symbol && value_is_buffer(&importer->arena, value)) importer->symbols[*symbol].buffer = true;
+    }
+}
+
 static void mark_scales(Importer *importer)
 {
     for (size_t n = 0; n < importer->node_count; n++) {
@@ -302,6 +312,7 @@ static const char *why_constant(const Importer *importer, const Initializer *ini
     if (is_quantized(importer, initializer)) return "is quantised";
     if (!dtype_is_float(initializer->tensor.dtype)) return NULL;
     if (symbol->scales) return "is a scale of what is quantised";
+    if (symbol->buffer) return "is a buffer, which PyTorch's optimisers do not update";
     return symbol->trained ? "is one number" : "reaches no output by operators with a gradient";
 }
 
@@ -345,6 +356,7 @@ bool import_initializers(Importer *importer)
     const OnnxTensor **comparable = arena_new_array(&importer->arena, const OnnxTensor *, count);
     Tie *ties = arena_new_array(&importer->arena, Tie, count);
     bool ok = true;
+    mark_buffers(importer);
     for (size_t i = 0; i < count; i++) ok = read_initializer(importer, i, &initializers[i]) && ok;
     mark_scales(importer);
     if (ok) {

@@ -5,21 +5,31 @@
 #include "frontend/onnx/model.h"
 
 /* Fields that the installed onnx.proto may be too old to know. */
-enum { NODE_METADATA = 9 };
+enum { VALUE_METADATA = 4, NODE_METADATA = 9 };
 
-const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key)
+static const char *metadata(Arena *arena, const ProtobufCMessage *message, uint32_t tag, const char *key)
 {
-    for (unsigned i = 0; i < node->base.n_unknown_fields; i++) {
-        const ProtobufCMessageUnknownField *field = &node->base.unknown_fields[i];
+    for (unsigned i = 0; i < message->n_unknown_fields; i++) {
+        const ProtobufCMessageUnknownField *field = &message->unknown_fields[i];
         size_t size;
         const unsigned char *payload = wire_payload(field->data, field->len, &size);
-        if (field->tag != NODE_METADATA || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED || !payload)
-            continue;
+        if (field->tag != tag || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED || !payload) continue;
         ProtobufCAllocator allocator = onnx_allocator(arena);
         const Onnx__StringStringEntryProto *entry = onnx__string_string_entry_proto__unpack(&allocator, size, payload);
         if (entry && entry->key && entry->value && strcmp(entry->key, key) == 0) return entry->value;
     }
     return NULL;
+}
+
+const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key)
+{
+    return metadata(arena, &node->base, NODE_METADATA, key);
+}
+
+bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value)
+{
+    const char *kind = metadata(arena, &value->base, VALUE_METADATA, "pkg.torch.export.graph_signature.InputSpec.kind");
+    return kind && strcmp(kind, "BUFFER") == 0;
 }
 
 /* The last but one of "['', 'bert', 'bert.encoder', 'linear']": the last one is the node itself. */
@@ -70,5 +80,9 @@ const char *module_path(Arena *arena, const Onnx__NodeProto *node)
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node)
 {
     const char *lines = node_metadata(arena, node, "pkg.torch.onnx.stack_trace");
-    return lines ? lines : "";
+    if (!lines) return "";
+    /* Wherever PyTorch's own modules are called from, their parameters are the same. */
+    const char *last = lines;
+    for (const char *next = lines; (next = strstr(next, "File \"")); next++) last = next;
+    return strstr(last, "/torch/nn/modules/") ? last : lines;
 }

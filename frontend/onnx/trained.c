@@ -99,6 +99,35 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
     buffer_free(&names);
 }
 
+/* Weights that PEFT adds to a model that it does not train; exports do not say what was frozen. */
+static bool is_adapter(const char *name)
+{
+    static const char *const parts[] = {"lora_", "ia3_", "vera_", "prompt_encoder.", "prompt_embeddings"};
+    for (size_t i = 0; name && i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i])) return true;
+    return false;
+}
+
+static void tell_adapters(const Importer *importer)
+{
+    const ImportedModel *model = importer->model;
+    size_t trained = 0;
+    const char *adapter = NULL;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        const ImportedParameter *parameter = &model->parameters[i];
+        trained += parameter->trained;
+        if (adapter || !parameter->trained) continue;
+        if (is_adapter(parameter->name) || is_adapter(parameter->alias))
+            adapter = is_adapter(parameter->alias) ? parameter->alias : parameter->name;
+    }
+    if (adapter && !importer->options->rule_count && !importer->options->adapters)
+        diagnostics_warning(
+            importer->diagnostics, PLACE_FILE(importer->graph->file),
+            "--freeze '*' --train '*lora_*' trains branches of low rank only (or '*ia3_*', '*prompt_*'); "
+            "a further --train 'NAME' the head; skycc check -v lists the names",
+            "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
+}
+
 /* Training would move the copies apart, each by the gradient of its own row. */
 static void refuse_copies(const Importer *importer, const ImportedParameter *parameter)
 {
@@ -210,6 +239,7 @@ bool choose_parameters(Importer *importer)
         constants = true;
     }
     if (importer->options->adapters) tell_heads(importer, facts);
+    tell_adapters(importer);
     free(facts);
     warn_of_splits(importer);
     warn_of_ties(importer);

@@ -201,7 +201,10 @@ static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node
         if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
         return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
     }
-    return trained(graph_value(survey->graph, parameter)->shape.rank > 1 ? "is a table that is added" : "is a bias");
+    const Shape *shape = &graph_value(graph, parameter)->shape;
+    if (shape->rank == 2 && shape->dim[0] == 1 && is_constant_filled(graph, parameter))
+        return perhaps(false, "is a row of one number throughout, as buffers are (biases are vectors)");
+    return trained(shape->rank > 1 ? "is a table that is added" : "is a bias");
 }
 
 static TrainedChoice choose_factor(const UseSurvey *survey, const Node *node, int input)

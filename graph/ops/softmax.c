@@ -1,4 +1,7 @@
-/* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. */
+/* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. The
+ * softmax of a row of -infinity is 0 everywhere, as in PyTorch's attention: there are keys, and all of them are masked. */
+#include <float.h>
+
 #include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
@@ -48,13 +51,19 @@ static Rows begin_rows(Lowering *lowering, const Node *node)
     return rows;
 }
 
-/* A phase that finds the maximum, and the beginning of a second one, where exp(x - maximum) is known. */
+/* A phase that finds the maximum, at least the least number, so that a row without any (all -infinity, as a query has
+ * whose keys are all masked) has powers of 0; and the beginning of a second one, where exp(x - maximum) is known. */
 static Register begin_exponentials(const Rows *rows, Register *maximum)
 {
-    *maximum = kernel_reduce(rows->kernel, KERNEL_MAXIMUM_OF, kernel_load(rows->kernel, rows->input[0]));
-    kernel_begin_phase(rows->kernel, true);
-    Register x = kernel_load(rows->kernel, rows->input[0]);
-    return kernel_unary(rows->kernel, KERNEL_EXP, kernel_binary(rows->kernel, KERNEL_SUBTRACT, x, *maximum));
+    Kernel *kernel = rows->kernel;
+    *maximum = kernel_reduce(kernel, KERNEL_MAXIMUM_OF, kernel_load(kernel, rows->input[0]));
+    kernel_begin_phase(kernel, false);
+    DType type = (DType)kernel->instructions[*maximum - 1].type;
+    Register least = kernel_constant(kernel, type, type == DTYPE_F64 ? -DBL_MAX : -(double)FLT_MAX);
+    *maximum = kernel_binary(kernel, KERNEL_MAXIMUM, *maximum, least);
+    kernel_begin_phase(kernel, true);
+    Register x = kernel_load(kernel, rows->input[0]);
+    return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, x, *maximum));
 }
 
 void lower_softmax(Lowering *lowering, const Node *node)
@@ -64,6 +73,8 @@ void lower_softmax(Lowering *lowering, const Node *node)
     kernel_store(rows.kernel, rows.output, power);
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
     kernel_begin_phase(rows.kernel, false);
+    DType type = (DType)rows.kernel->instructions[sum - 1].type;
+    sum = kernel_binary(rows.kernel, KERNEL_MAXIMUM, sum, kernel_constant(rows.kernel, type, FLT_MIN)); /* 1 or more */
     Register share = kernel_unary(rows.kernel, KERNEL_RECIPROCAL, sum);
     kernel_begin_phase(rows.kernel, true);
     Register stored = kernel_load(rows.kernel, rows.output);

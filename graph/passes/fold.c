@@ -6,10 +6,24 @@
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
 
+/* Bytes of the outputs; SIZE_MAX where that is beyond any limit. */
+static size_t output_bytes(const Graph *graph, const Node *node)
+{
+    size_t total = 0;
+    for (int i = 0; i < node->output_count; i++) {
+        const Value *value = graph_value(graph, node->outputs[i]);
+        size_t elements = (size_t)shape_elements(&value->shape), size = dtype_size(value->dtype);
+        if (elements > FOLD_LIMIT_BYTES / size) return SIZE_MAX;
+        total += elements * size;
+    }
+    return total;
+}
+
 static bool foldable(const Graph *graph, const Node *node)
 {
     if (node->input_count == 0 || node->output_count == 0) return false;
     if (operator_has(node->op, HAS_MEMORY)) return false; /* what it adds to is no input */
+    if (!output_bytes(graph, node)) return true;          /* without elements, whatever the inputs are */
     for (int i = 0; i < node->input_count; i++)
         if (node->inputs[i] && graph_value(graph, node->inputs[i])->role != ROLE_CONSTANT) return false;
     return true;
@@ -35,19 +49,6 @@ static bool claim_iterations(Folding *folding, const Lowering *lowering)
     if (iterations > FOLD_LIMIT_ITERATIONS) return false;
     folding->iterations = iterations;
     return true;
-}
-
-/* Bytes of the outputs; SIZE_MAX where that is beyond any limit. */
-static size_t output_bytes(const Graph *graph, const Node *node)
-{
-    size_t total = 0;
-    for (int i = 0; i < node->output_count; i++) {
-        const Value *value = graph_value(graph, node->outputs[i]);
-        size_t elements = (size_t)shape_elements(&value->shape), size = dtype_size(value->dtype);
-        if (elements > FOLD_LIMIT_BYTES / size) return SIZE_MAX;
-        total += elements * size;
-    }
-    return total;
 }
 
 /* The buffer of a value while folding: a constant's data, or memory that the graph's arena gives out on first use. */

@@ -18,8 +18,8 @@ typedef struct Folding {
 /* Whether constants of so many further bytes may be made; if so, they count from now on. */
 bool fold_claim_bytes(Folding *folding, size_t bytes);
 
-/* Turns the outputs of `node` into constants if it has inputs and all of them are constants, and marks it dead. Returns
- * false if an index is out of range, which is the caller's to report. */
+/* Turns the outputs of `node` into constants if it has inputs and all of them are constants, or if the outputs have no
+ * elements, and marks it dead. Returns false if an index is out of range, which is the caller's to report. */
 bool fold_node(Graph *graph, NodeId node, Folding *folding);
 
 /* All nodes; false after reporting those whose index is out of range. */

@@ -53,7 +53,7 @@ static bool fits_tokens(const SkyTensor *input, const SafeTensor *tensor)
 static bool check_shape(const char *path, const SkyTensor *input, const SafeTensor *tensor, Diagnostics *diagnostics)
 {
     Shape wanted = input_shape(input), wanted_row = row_shape(&wanted), row = row_shape(&tensor->shape);
-    if (tensor->shape.rank >= 1 && shape_equal(&row, &wanted_row)) return true;
+    if (tensor->shape.rank >= 1 && shape_equal_but_column(&row, &wanted_row)) return true;
     if (input->fill == SKY_FILL_TOKENS && fits_tokens(input, tensor)) return true;
     char have[256], want[256];
     shape_format(&tensor->shape, have);

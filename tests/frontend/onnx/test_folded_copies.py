@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""What exporters with fixed shapes fold of parameters: copies of one, for every row of the batch or every position, are
-refused unless they are frozen; masks that are added to the scores of every row are not trained.
+"""What exports do not say of their tensors. Exporters with fixed shapes fold copies of a parameter, for every row of a
+batch or every position: these are refused unless they are frozen. Masks that are added to the scores of every row, and
+buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -23,9 +24,16 @@ WIDTH, TOKENS = 4, 3
 STARTS = {}  # of the model at hand
 
 
-def model(path, batch, nodes, folded, result="x"):
+def metadata(message, tag, **entries):
+    """Adds metadata, which the installed onnx may be too old to know, to a message."""
+    for key, value in entries.items():
+        entry = onnx.StringStringEntryProto(key=key.replace("__", "."), value=value).SerializeToString()
+        message.MergeFromString(bytes([tag << 3 | 2, len(entry)]) + entry)
+
+
+def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False):
     """`nodes` compute of rows of a table, and of the folded tensor, what is classified token by token."""
-    tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), "folded": folded}
+    tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), tensor: folded}
     STARTS.update({name: value.astype("f4") for name, value in tensors.items()})
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["x"]), *nodes,
              helper.make_node("MatMul", [result, "matrix"], ["logits"])]
@@ -33,10 +41,15 @@ def model(path, batch, nodes, folded, result="x"):
         nodes, "folded", [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, TOKENS])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in tensors.items()])
+    info = helper.make_tensor_value_info(tensor, TensorProto.FLOAT, folded.shape)
+    if buffer:
+        metadata(info, 4, pkg__torch__export__graph_signature__InputSpec__kind="BUFFER")
+    graph.value_info.append(info)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     length = TOKENS + (folded.shape[1] if "joined" in result else 0)
     ids = np.arange(batch * TOKENS, dtype="i4").reshape(batch, -1) % 7
-    safetensors_files.write("in.safetensors", {"input_ids": ids, "labels": np.ones((batch, length), "i4")})
+    labels = np.ones((batch, length) if batch > 1 else (batch, length, 1), "i4")  # a last dimension of 1 changes nothing
+    safetensors_files.write("in.safetensors", {"input_ids": ids, "labels": labels})
 
 
 def trained(path, *options):
@@ -59,9 +72,9 @@ def refused(name, *arguments):
     require(code == 0 and parameters == {"table", "matrix"}, name, "frozen:", code, message, parameters)
 
 
-def accepted(name, wanted, *arguments):
-    model(name, *arguments)
-    code, message, parameters = trained(name)
+def accepted(name, wanted, *arguments, options=(), **changes):
+    model(name, *arguments, **changes)
+    code, message, parameters = trained(name, *options)
     require(code == 0 and parameters == wanted, name, code, message, parameters)
     return message
 
@@ -101,4 +114,37 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     refused("relative-of-rows", 2, [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND],
             copies, "context")
     accepted("relative", both, 1, attend, drawn, "context")
+
+    for shape_of, trains in ((1, WIDTH), False), ((WIDTH,), True), ((TOKENS, WIDTH), True):
+        message = accepted("row", both if trains else both - {"folded"}, 2, ADD, np.zeros(shape_of), "sum")
+        require(("as buffers are" in message) == (not trains), shape_of, message)
+    accepted("row", both, 2, ADD, np.zeros((1, WIDTH)), "sum", options=("--train", "folded"))
+    accepted("buffer", both - {"folded"}, 2, ADD, kind, "sum", buffer=True)
+    accepted("buffer", both, 2, ADD, kind, "sum", buffer=True, options=("--train", "folded"))
+
+    message = accepted("adapter", {"table", "matrix", "m.lora_A.weight"}, 2,
+                       [helper.make_node("MatMul", ["x", "m.lora_A.weight"], ["sum"])], real(WIDTH, WIDTH, seed=6),
+                       "sum", tensor="m.lora_A.weight")
+    require("PEFT adapter ('m.lora_A.weight')" in message and "--freeze '*' --train '*lora_*'" in message, message)
+    _, message, parameters = trained("adapter", "--freeze", "*", "--train", "*lora_*")
+    require(parameters == {"m.lora_A.weight"} and "PEFT" not in message, parameters, message)
+
+    for module, one in ("/torch/nn/modules/linear.py", True), ("/model.py", False):
+        called = [helper.make_node("Add", [a, "folded"], [b]) for a, b in (("x", "once"), ("once", "sum"))]
+        for line, node in enumerate(called):
+            metadata(node, 9, pkg__torch__onnx__name_scopes="['', 'm', 'm.linear', 'add']",
+                     pkg__torch__onnx__stack_trace=f'File "/m.py", line {line}\n File "{module}", line 1')
+        STARTS["folded#1"] = np.zeros(WIDTH)
+        accepted("twice", both if one else both | {"folded#1"}, 2, called, np.zeros(WIDTH), "sum")
+
+    masked = np.zeros((1, 1, TOKENS, TOKENS))
+    masked[0, 0, 1] = -np.inf  # as of a query whose keys are all padding
+    guarded = [shape("heads", 1, 1, TOKENS, TOKENS), shape("flat", 1, TOKENS, TOKENS), *ATTEND]
+    guarded[-2:-2] = [helper.make_node("IsNaN", ["shares"], ["nothing"]),
+                      helper.make_node("Constant", [], ["zero"], value_float=0.0),
+                      helper.make_node("Where", ["nothing", "zero", "shares"], ["kept"])]
+    guarded[-2].input[0] = "kept"
+    accepted("masked", {"table", "matrix"}, 1, guarded, masked, "context")
+    for name, value in safetensors_files.read("out.safetensors").items():
+        require(np.isfinite(value).all(), "a query without keys makes", name, value)
 sys.exit(failed())
