@@ -36,9 +36,12 @@ typedef struct ClusterTarget {
 } ClusterTarget;
 
 typedef struct ClusterDevice {
-    const char *name;      /* unique; letters, digits, '.', '_' and '-' only */
-    const char *host;      /* for mpiexec or srun; "localhost" by default */
-    int target;            /* index into targets; 0 is "native" */
+    const char *name; /* unique; letters, digits, '.', '_' and '-' only */
+    const char *host; /* for mpiexec or srun; "localhost" by default */
+    int target;       /* index into targets; 0 is "native" */
+    /* `target: opencl`: which of the host's OpenCL devices computes, its process being one for "native". Patterns for
+     * the names of platform and device, or the device's number. Else NULL. */
+    const char *opencl_platform, *opencl_device;
     int threads;           /* at least 1; 1 by default */
     int64_t memory_bytes;  /* the device's; CLUSTER_NO_LIMIT if not given */
     int64_t reserve_bytes; /* of it, for no stage; CLUSTER_RESERVE_PROCESS: as much as process_bytes of costs.h */
@@ -98,6 +101,14 @@ bool cluster_read(Cluster *cluster, const char *path, Diagnostics *diagnostics);
 bool cluster_read_with(Cluster *cluster, const char *path, const char *const *added, int count,
                        Diagnostics *diagnostics);
 void cluster_free(Cluster *cluster);
+
+/* How many blocks of a group (SkyCall), such as heads of attention, the device computes at once, each with memory of its
+ * own: one per thread; by OpenCL so many that they fill a large device. */
+enum { CLUSTER_OPENCL_BLOCKS = 64 };
+static inline int cluster_blocks(const ClusterDevice *device)
+{
+    return device->opencl_device ? CLUSTER_OPENCL_BLOCKS : device->threads;
+}
 
 int cluster_find_device(const Cluster *cluster, const char *name); /* -1 if absent */
 

@@ -43,20 +43,39 @@ static bool read_targets(ClusterReader *reader, YamlNode *node)
             if (*target->name && strcmp(cluster->targets[j].name, target->name) == 0)
                 ok = yaml_error(&reader->yaml, item, NULL, j == 0 ? "'native' is built in: choose another name" : NULL,
                                 "two targets are named '%s'", target->name);
+        if (strcmp(target->name, "opencl") == 0)
+            ok = yaml_error(&reader->yaml, item, NULL, "choose another name", "the target 'opencl' is built in");
         cluster->target_count++;
     }
     return ok;
 }
 
-static bool read_target_name(ClusterReader *reader, YamlNode *node, const char *object, int *target)
+static bool read_target_name(ClusterReader *reader, YamlNode *node, const char *object, ClusterDevice *device)
 {
     const Cluster *cluster = reader->cluster;
     const char *name;
     if (!yaml_text(&reader->yaml, node, object, "target", &name)) return false;
-    for (*target = 0; *target < cluster->target_count; ++*target)
-        if (strcmp(cluster->targets[*target].name, name) == 0) return true;
-    return yaml_error(&reader->yaml, node, object, "define it under 'targets', or use 'native'", "unknown target '%s'",
-                      name);
+    device->target = 0;
+    device->opencl_platform = device->opencl_device = strcmp(name, "opencl") == 0 ? "*" : NULL;
+    if (device->opencl_device) return true;
+    for (; device->target < cluster->target_count; device->target++)
+        if (strcmp(cluster->targets[device->target].name, name) == 0) return true;
+    return yaml_error(&reader->yaml, node, object, "define it under 'targets', or use 'native' or 'opencl'",
+                      "unknown target '%s'", name);
+}
+
+/* Which of a host's OpenCL devices it is. */
+static bool read_opencl(ClusterReader *reader, YamlNode *node, const char *object, ClusterDevice *device)
+{
+    YamlMember members[] = {{"platform", false, NULL}, {"device", false, NULL}};
+    const char **values[] = {&device->opencl_platform, &device->opencl_device};
+    if (!device->opencl_device)
+        return yaml_error(&reader->yaml, node, object, "add target: opencl", "opencl is for devices of target opencl");
+    bool ok = yaml_members(&reader->yaml, node, "opencl", members, COUNT(members));
+    for (size_t i = 0; i < COUNT(members); i++)
+        if (members[i].value)
+            ok &= cluster_read_text(reader, members[i].value, object, members[i].key, NULL, values[i]);
+    return ok;
 }
 
 static bool read_memory(ClusterReader *reader, YamlNode *node, const char *object, int64_t *bytes)
@@ -97,6 +116,7 @@ enum {
     GFLOPS,
     BANDWIDTH,
     SLOWDOWN,
+    OPENCL,
     REGION,
     SITE,
     DEVICE_COUNT,
@@ -133,7 +153,8 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     int64_t threads = device->threads;
     if (members[HOST].value)
         ok &= cluster_read_text(reader, members[HOST].value, object, "host", "._-:%", &device->host);
-    if (members[TARGET].value) ok &= read_target_name(reader, members[TARGET].value, object, &device->target);
+    if (members[TARGET].value) ok &= read_target_name(reader, members[TARGET].value, object, device);
+    if (ok && members[OPENCL].value) ok = read_opencl(reader, members[OPENCL].value, object, device);
     if (members[THREADS].value)
         ok &= yaml_integer(yaml, members[THREADS].value, object, "threads", 1, CLUSTER_MAX_THREADS, &threads);
     device->threads = (int)threads;
@@ -172,13 +193,13 @@ static bool read_device(ClusterReader *reader, YamlNode *node, int entry)
 {
     Arena *arena = &reader->cluster->arena;
     YamlMember members[DEVICE_MEMBERS] = {
-        [NAME] = {"name", true, NULL},          [HOST] = {"host", false, NULL},
-        [TARGET] = {"target", false, NULL},     [THREADS] = {"threads", false, NULL},
-        [MEMORY] = {"memory", false, NULL},     [RESERVE] = {"reserve", false, NULL},
-        [GFLOPS] = {"gflops", false, NULL},     [BANDWIDTH] = {"bandwidth", false, NULL},
-        [SLOWDOWN] = {"slowdown", false, NULL}, [REGION] = {"region", false, NULL},
-        [SITE] = {"site", false, NULL},         [DEVICE_COUNT] = {"count", false, NULL},
-        [LIKE] = {"like", false, NULL}};
+        [NAME] = {"name", true, NULL},           [HOST] = {"host", false, NULL},
+        [TARGET] = {"target", false, NULL},      [THREADS] = {"threads", false, NULL},
+        [MEMORY] = {"memory", false, NULL},      [RESERVE] = {"reserve", false, NULL},
+        [GFLOPS] = {"gflops", false, NULL},      [BANDWIDTH] = {"bandwidth", false, NULL},
+        [SLOWDOWN] = {"slowdown", false, NULL},  [OPENCL] = {"opencl", false, NULL},
+        [REGION] = {"region", false, NULL},      [SITE] = {"site", false, NULL},
+        [DEVICE_COUNT] = {"count", false, NULL}, [LIKE] = {"like", false, NULL}};
     bool ok = yaml_members(&reader->yaml, node, "device", members, reader->adding ? DEVICE_MEMBERS : LIKE);
     const char *name = NULL, *object = "device";
     ClusterDevice device;

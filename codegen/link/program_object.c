@@ -47,7 +47,7 @@ struct Record {
     X##_KERNEL(T, in kernel) X##_ARRAY(T, in operands, location, in operand_count) X##_PLAIN(T, in operand_count) \
     X##_PLAIN(T, in layer) X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
     X##_PLAIN(T, in line_loops) X##_PLAIN(T, in line_axis) X##_PLAIN(T, in line_extent) \
-    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in device_kernel) \
     X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
     X##_NULL(T, in interpreted)
 
@@ -92,6 +92,9 @@ struct Record {
     X##_PLAIN(T, in space_bytes) X##_PLAIN(T, in thread_scratch_bytes) X##_PLAIN(T, in planned_s) \
     X##_BYTES(T, in constants, in space_bytes[SKY_SPACE_CONSTANT])
 
+#define DEVICE_KERNEL_FIELDS(X, T, in) \
+    X##_STRING(T, in name) X##_PLAIN(T, in operand_count) X##_PLAIN(T, in work_group)
+
 #define INSTRUCTION_FIELDS(X, T, in) \
     X##_PLAIN(T, in op) X##_PLAIN(T, in stage) X##_PLAIN(T, in microbatch) X##_PLAIN(T, in slot)
 
@@ -120,14 +123,17 @@ struct Record {
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
     X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) \
     X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in whole_batches) X##_PLAIN(T, in replica_count) \
-    X##_PLAIN(T, in dealt_count) X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
+    X##_PLAIN(T, in dealt_count) X##_PLAIN(T, in device_kernel_count) X##_PLAIN(T, in device_blocks) \
+    X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
     X##_PLAIN(T, in seed) X##_PLAIN(T, in spare_bytes) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
     X##_ELEMENT(T, in norm, norm) X##_ARRAY(T, in rank_replicas, word, in rank_count) \
     X##_ARRAY(T, in dealt, word, in dealt_count) X##_PLAIN(T, in sum_s) X##_PLAIN(T, in sum_latency_s) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
-    X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) X##_STRING(T, in low_rank) \
+    X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) \
+    X##_STRING(T, in opencl_source) X##_STRING(T, in opencl_platform) X##_STRING(T, in opencl_device) \
+    X##_ARRAY(T, in device_kernels, device_kernel, in device_kernel_count) X##_STRING(T, in low_rank) \
     X##_STRING(T, in model_hash) \
     X##_STRING(T, in plan_hash) X##_STRING(T, in recipe_hash) X##_STRING(T, in weights_hash) \
     X##_STRING(T, in settings) X##_STRING(T, in label_names) X##_STRING(T, in tokenizers) \
@@ -170,6 +176,7 @@ RECORD(instruction, SkyInstruction, INSTRUCTION_FIELDS);
 RECORD(link, SkyLink, LINK_FIELDS);
 RECORD(labels, SkyLabels, LABELS_FIELDS);
 RECORD(norm, SkyNormRound, NORM_FIELDS);
+RECORD(device_kernel, SkyDeviceKernel, DEVICE_KERNEL_FIELDS);
 RECORD(program, SkyProgram, PROGRAM_FIELDS);
 // clang-format on
 
@@ -197,6 +204,7 @@ static LLVMValueRef constant_global(const Tables *tables, LLVMValueRef value, un
 
 static LLVMValueRef kernel_pointer(const Tables *tables, const SkyCall *call)
 {
+    if (call->device_kernel) return LLVMConstNull(tables->pointer);
     const CompiledKernel *kernel = kernels_find(tables->compiled, call->interpreted);
     if (!kernel) bug("%s was not compiled", call->name);
     LLVMValueRef function = LLVMGetNamedFunction(tables->module, kernel->symbol);

@@ -188,7 +188,11 @@ static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
     profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];
-        if (device->threads == 1) continue;
+        if (device->opencl_device)
+            diagnostics_warning(diagnostics, (Place){.object = device->name}, NULL,
+                                "is reached by OpenCL and not measured: plans go on using gflops and bandwidth of the "
+                                "cluster file");
+        if (device->threads == 1 || device->opencl_device) continue;
         MachineProfile *machine = &profile->devices[profile->device_count];
         const MachineProfile *same = NULL;
         for (size_t i = 0; i < profile->device_count; i++)
@@ -230,6 +234,13 @@ static bool probe_together(Probe *probe, Diagnostics *diagnostics)
     const ClusterDevice *device = &cluster->devices[world->rank];
     MachineProfile own;
     probe_world_begin_turn(world, cluster);
+    if (device->opencl_device) {
+        diagnostics_error(diagnostics, EXIT_USAGE, (Place){.object = device->name},
+                          "measure the other devices without it, and give its gflops and bandwidth in the cluster file",
+                          "is reached by OpenCL, whose kernels skycc probe does not measure yet");
+        probe_world_end_turn(world, cluster);
+        return agree(probe, false, diagnostics);
+    }
     warn_of_threads(device, diagnostics);
     bool ok = measure(probe, &own, device->threads, diagnostics);
     if (world->rank == 0) {

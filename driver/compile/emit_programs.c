@@ -10,6 +10,7 @@
 #include "codegen/kernels/target_flags.h"
 #include "codegen/link/link.h"
 #include "codegen/link/program_object.h"
+#include "codegen/opencl/opencl_program.h"
 #include "runtime/program/parallel.h"
 
 typedef struct Emission {
@@ -37,7 +38,8 @@ static bool compile_kernels(Emission *emission, Diagnostics *diagnostics)
 {
     KernelList list = {0};
     for (size_t r = 0; r < emission->pipeline->rank_count; r++)
-        if (runs_on_target(emission, r)) kernel_list_add_program(&list, &emission->pipeline->programs[r]);
+        if (runs_on_target(emission, r) && !emission->pipeline->programs[r].opencl_device)
+            kernel_list_add_program(&list, &emission->pipeline->programs[r]);
     emission->compiled = kernels_compile(list.kernels, list.count, &emission->target,
                                          kernel_cache_defaults(&emission->arena), diagnostics);
     free(list.kernels);
@@ -82,10 +84,17 @@ static bool write_kernels(Emission *emission, Diagnostics *diagnostics)
     return true;
 }
 
-static bool emit_text(Emission *emission, const char *base, const SkyProgram *program, Diagnostics *diagnostics)
+static bool emit_text(Emission *emission, const char *base, SkyProgram *program, Diagnostics *diagnostics)
 {
     bool llvm = emission->options->form == EMIT_LLVM;
     Arena arena = {0};
+    if (program->opencl_device) { /* the text of its kernels is that of the program */
+        bool ok = opencl_bind(program, &arena, diagnostics) &&
+                  file_write_all(arena_format(&arena, "%s.cl", base), program->opencl_source,
+                                 strlen(program->opencl_source), diagnostics);
+        arena_free(&arena);
+        return ok;
+    }
     CompiledKernels *compiled =
         kernels_compile_program(program, &emission->target, kernel_cache_defaults(&arena), diagnostics);
     bool ok = compiled != NULL;
@@ -126,10 +135,14 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     Arena arena = {0};
     const char *base = rank_base(emission, &arena, rank);
     const char *tables = arena_format(&arena, "%s.o", base);
-    kernels_bind(emission->compiled, NULL, program);
+    bool ok = true;
+    if (program->opencl_device)
+        ok = opencl_bind(program, &arena, diagnostics);
+    else
+        kernels_bind(emission->compiled, NULL, program);
     Buffer object = {0};
-    program_object(program, emission->compiled, &object);
-    bool ok = file_write_part(tables, object.bytes, object.size, diagnostics);
+    if (ok) program_object(program, emission->compiled, &object);
+    ok = ok && file_write_part(tables, object.bytes, object.size, diagnostics);
     buffer_free(&object);
     if (ok && emission->options->form == EMIT_PROGRAMS) ok = link_rank(emission, base, tables, diagnostics);
     arena_free(&arena);

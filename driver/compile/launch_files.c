@@ -72,7 +72,8 @@ static uint64_t memory_of(const Needs *needs, size_t rank)
     const SkyProgram *program = &needs->pipeline->programs[rank];
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < program->stage_count; s++)
-        bytes += stage_bytes(&program->stages[s], program->stages[s].slot_count, program->threads);
+        bytes += stage_bytes(&program->stages[s], program->stages[s].slot_count,
+                             program->device_blocks ? program->device_blocks : program->threads);
     return bytes;
 }
 

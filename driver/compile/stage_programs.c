@@ -75,7 +75,7 @@ static void check_memory(const StagePrograms *pipeline, const Plan *plan, const 
         for (int k = 0; k < plan->ranks[r].stage_count; k++) {
             const SkyStage *stage = &pipeline->stages[plan->ranks[r].stages[k]].stage;
             int device = cluster_find_device(cluster, plan->ranks[r].device);
-            bytes += stage_bytes(stage, stage->slot_count, (uint32_t)cluster->devices[device].threads);
+            bytes += stage_bytes(stage, stage->slot_count, (uint32_t)cluster_blocks(&cluster->devices[device]));
             counted += (uint64_t)plan->stages[plan->ranks[r].stages[k]].memory_bytes;
         }
         if (limit != COSTS_NO_LIMIT && bytes > limit)
@@ -169,6 +169,9 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     program->threads = (uint32_t)device->threads;
     program->slowdown = device->slowdown;
     program->device_name = arena_string(arena, device->name);
+    program->opencl_platform = device->opencl_platform;
+    program->opencl_device = device->opencl_device;
+    program->device_blocks = device->opencl_device ? (uint32_t)cluster_blocks(device) : 0;
     program->model_hash = plan->model_hash;
     program->plan_hash = plan_hash;
     double *predicted = arena_new(arena, double);

@@ -211,7 +211,7 @@ static void add_blocks(Costs *costs, const Cluster *cluster, uint64_t block_byte
 {
     int threads = 1;
     for (int d = 0; d < cluster->device_count; d++)
-        if (cluster->devices[d].threads > threads) threads = cluster->devices[d].threads;
+        if (cluster_blocks(&cluster->devices[d]) > threads) threads = cluster_blocks(&cluster->devices[d]);
     for (int l = 0; l < costs->layer_count; l++) costs->layers[l].scratch_bytes += (int64_t)block_bytes * threads;
 }
 
@@ -333,15 +333,34 @@ static void set_measured_links(Costs *costs, const Cluster *cluster, const Profi
 
 static const char *device_name(Costs *costs, int device) { return device < 0 ? NULL : costs->devices[device].name; }
 
-/* The times of one layer on a device that is not just a slower reference machine. */
+/* Whether the device is not just a slower reference machine; `own` is what was measured on it. One that OpenCL reaches
+ * never is: it has the speed that the cluster file says, even where a profile has that of CPUs. */
+static bool differs(const ClusterDevice *device, const Profile *profile, const MachineProfile *own)
+{
+    bool specified = device->gflops > 0 || device->bandwidth_Bps > 0 || device->threads > 1;
+    return device->opencl_device || (profile ? own != NULL : specified);
+}
+
+static void warn_of_guesses(const Cluster *cluster, Diagnostics *diagnostics)
+{
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        if (device->opencl_device && !(device->gflops > 0 && device->bandwidth_Bps > 0))
+            diagnostics_warning(diagnostics, (Place){.object = device->name}, "give both in the cluster file",
+                                "the OpenCL device has no gflops or no bandwidth: the plan takes it for a CPU core "
+                                "(%.0f GFLOP/s, %.0f GB/s) there",
+                                default_gflops_per_thread, default_bandwidth_per_thread / 1e9);
+    }
+}
+
+/* The times of one layer on such a device. */
 static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
                              const Profile *profile, size_t *missing)
 {
     const ClusterDevice *from = &cluster->devices[device];
     DeviceCost *to = &costs->devices[device];
     const MachineProfile *own = profile ? profile_device(profile, from->name) : NULL;
-    bool specified = from->gflops > 0 || from->bandwidth_Bps > 0 || from->threads > 1;
-    if (profile ? !own : !specified) return;
+    if (!differs(from, profile, own)) return;
     if (!to->forward_s) {
         size_t layers = (size_t)costs->layer_count;
         to->forward_s = arena_new_array(&costs->arena, double, layers);
@@ -385,8 +404,7 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
             for (int d = 0; d < cluster->device_count; d++) {
                 const ClusterDevice *device = &cluster->devices[d];
                 const MachineProfile *own = profile ? profile_device(profile, device->name) : NULL;
-                bool specified = device->gflops > 0 || device->bandwidth_Bps > 0 || device->threads > 1;
-                if (profile ? !own : !specified) continue;
+                if (!differs(device, profile, own)) continue;
                 costs->devices[d].coding_s[codec][decodes] =
                     device->slowdown * coding_s((Codec)codec, decodes, machine_speed(device, own));
             }
@@ -400,6 +418,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
+    warn_of_guesses(cluster, diagnostics);
     bool measured_links = profile && profile->link_count;
     set_devices(costs, cluster, cluster->has_links || measured_links);
     if (cluster->has_links || measured_links) set_links(costs, cluster);

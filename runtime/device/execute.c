@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/device/cpu.h"
+#include "runtime/device/opencl.h"
 #include "runtime/program/parallel.h"
 
 static bool out_of_range(const SkyCall *call, Diagnostics *diagnostics)
@@ -77,7 +78,7 @@ void execution_keep_apart(Execution *execution)
 
 static bool open_stage(const Execution *execution, StageSpaces *spaces, const SkyStage *stage, Diagnostics *diagnostics)
 {
-    int threads = execution->threads;
+    int threads = execution->kind->fetch ? 0 : execution->threads; /* else the host touches what it needs */
     uint32_t most = device_most_lines(execution->program);
     spaces->stage = stage;
     spaces->slot_lines = memory_allocate((stage->slot_count + 1) * sizeof *spaces->slot_lines);
@@ -96,7 +97,10 @@ static bool open_stage(const Execution *execution, StageSpaces *spaces, const Sk
 bool execution_open(Execution *execution, const SkyProgram *program, int threads, ExecuteInterpreter *interpreter,
                     Diagnostics *diagnostics)
 {
-    *execution = (Execution){.program = program, .kind = &device_cpu, .threads = threads, .interpreter = interpreter};
+    *execution = (Execution){.program = program,
+                             .kind = program->opencl_source ? &device_opencl : &device_cpu,
+                             .threads = threads,
+                             .interpreter = interpreter};
     execution->stages = memory_allocate(program->stage_count * sizeof *execution->stages);
     bool ok = true;
     for (uint32_t i = 0; i < program->stage_count && ok; i++)

@@ -34,7 +34,7 @@ bool memory_map(MemoryRegion *region, size_t size, int threads, const char *what
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "no memory for %s (%zu bytes): %s",
                                  what, size, strerror(errno));
     if (huge) madvise(bytes, size, MADV_HUGEPAGE); /* a refusal costs speed only */
-    parallel_zero(threads, bytes, size);
+    if (threads) parallel_zero(threads, bytes, size);
     *region = (MemoryRegion){bytes, size};
     return true;
 }

@@ -17,7 +17,7 @@ static inline size_t memory_round_up(size_t size, size_t alignment)
     return (size + alignment - 1) / alignment * alignment;
 }
 
-/* `what` names it in the message when the system refuses. */
+/* `what` names it in the message when the system refuses. threads 0: whoever touches a page first will use it. */
 bool memory_map(MemoryRegion *region, size_t size, int threads, const char *what, Diagnostics *diagnostics);
 void memory_unmap(MemoryRegion *region);
 

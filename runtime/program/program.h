@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 20, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 21, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -55,17 +55,17 @@ typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
     uint32_t operand_count;
-    uint32_t layer;       /* for traces */
-    uint32_t group_count; /* of the first call of a group: how many calls it has. 0: no group, or not the first */
-    uint32_t block_count; /* of every call of a group: divides its units. Else 0 */
-    uint32_t wave_count;  /* of the first call of a wave: how many calls it has; else 0 */
-    uint32_t line_loops;  /* how often it runs, once for every line, operands moved on; 0: once for all lines */
-    uint32_t line_axis;   /* 1 + the axis of the kernel along which lines stand; 0: it does not know them */
-    uint32_t line_extent; /* how far a line reaches along it */
-    uint32_t line_blocks; /* of every call of a group: blocks of a line; 0: all blocks have to run */
-    uint32_t unit_extent; /* how far a unit reaches along that axis; 0: all units have to run */
-    uint32_t unit_count;  /* units that reach as far */
-    uint32_t reserved;
+    uint32_t layer;          /* for traces */
+    uint32_t group_count;    /* of the first call of a group: how many calls it has. 0: no group, or not the first */
+    uint32_t block_count;    /* of every call of a group: divides its units. Else 0 */
+    uint32_t wave_count;     /* of the first call of a wave: how many calls it has; else 0 */
+    uint32_t line_loops;     /* how often it runs, once for every line, operands moved on; 0: once for all lines */
+    uint32_t line_axis;      /* 1 + the axis of the kernel along which lines stand; 0: it does not know them */
+    uint32_t line_extent;    /* how far a line reaches along it */
+    uint32_t line_blocks;    /* of every call of a group: blocks of a line; 0: all blocks have to run */
+    uint32_t unit_extent;    /* how far a unit reaches along that axis; 0: all units have to run */
+    uint32_t unit_count;     /* units that reach as far */
+    uint32_t device_kernel;  /* 1 + the number of its kernel in SkyProgram.device_kernels; 0: `kernel` has the code */
     int64_t units;           /* independent pieces of work, in any order, on any thread */
     int64_t nanoseconds;     /* what all of it takes on one thread, roughly: shares are cut by it */
     const char *name;        /* of the ONNX node and the kernel, for traces */
@@ -99,6 +99,14 @@ static inline uint32_t sky_wave_size(const SkyCall *call)
 {
     return call->wave_count ? call->wave_count : sky_group_size(call);
 }
+
+/* A kernel of a device that is reached by OpenCL: a function of SkyProgram.opencl_source, whose parameters
+ * codegen/opencl/opencl_source.h describes. */
+typedef struct SkyDeviceKernel {
+    const char *name;
+    uint32_t operand_count;
+    uint32_t work_group; /* work items of a unit, which are one work group; 0: a unit is a work item */
+} SkyDeviceKernel;
 
 /* What a stage does. */
 typedef enum SkyListKind {
@@ -277,6 +285,8 @@ typedef struct SkyProgram {
     uint32_t whole_batches; /* no row of a batch may lack: the loss would not know that it does */
     uint32_t replica_count; /* pipelines that share a step, if they are several; else 0 */
     uint32_t dealt_count;   /* micro-batches of a step that this rank's replica has, if they are several */
+    uint32_t device_kernel_count;
+    uint32_t device_blocks; /* of an OpenCL device: blocks of a group that it computes at once */
     SkyPacking packing;     /* slots 0: every row has a line of its own */
     double clip;            /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
     uint64_t seed;          /* of initial values that are drawn */
@@ -296,6 +306,10 @@ typedef struct SkyProgram {
     const char *const *site_names; /* per site; in the order of the cluster file */
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */
     const char *device_name;
+    const char *opencl_source; /* of all kernels of this rank; NULL: its device is a CPU. Else which device it is: */
+    const char *opencl_platform, *opencl_device; /* a pattern for the platform's name; one for the device's, or a
+                                                    number */
+    const SkyDeviceKernel *device_kernels;
     const char *low_rank;               /* --lora, as it was given; "": without */
     const char *model_hash, *plan_hash; /* all ranks must carry the same; so, too: */
     const char *recipe_hash;            /* of what is computed: the training graph, the optimiser, the clipping */

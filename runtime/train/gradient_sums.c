@@ -496,6 +496,14 @@ static void emulate(GradientSums *sums)
     step_clock_leave(&sums->world->clock, before);
 }
 
+static void move(const Execution *execution, uint32_t stage, SkyLocation location, size_t bytes, bool back)
+{
+    if (back)
+        execution_hand(execution, stage, 0, location, bytes);
+    else
+        execution_fetch(execution, stage, 0, location, bytes);
+}
+
 /* Brings the gradients that are summed to the host, or back to the device. */
 static void move_terms(const Execution *execution, bool back)
 {
@@ -505,10 +513,7 @@ static void move_terms(const Execution *execution, bool back)
             uint32_t uses = count_uses(execution->program, parameter);
             for (uint32_t u = 0; u < uses + 1 && uses; u++) { /* and the sum */
                 SkyLocation at = u < parameter->use_count ? parameter->uses[u].gradient : parameter->gradient;
-                if (back)
-                    execution_hand(execution, s, 0, at, parameter->value.bytes);
-                else
-                    execution_fetch(execution, s, 0, at, parameter->value.bytes);
+                move(execution, s, at, parameter->value.bytes, back);
             }
         }
 }
@@ -534,6 +539,19 @@ static float *piece_of(const Execution *execution, uint32_t stage, const SkyPara
 {
     SkyLocation location = state < 0 ? parameter->value.location : parameter->states[state];
     return (float *)execution_address(execution, stage, 0, location) + piece->first;
+}
+
+/* Brings values and states that are spread to the host, or back to the device. */
+static void move_values(const GradientSums *sums, bool back)
+{
+    const Execution *execution = sums->execution;
+    for (uint32_t s = 0; s < execution->program->stage_count; s++)
+        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
+            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
+            for (int state = -1; state < (int)parameter->state_count; state++)
+                move(execution, s, state < 0 ? parameter->value.location : parameter->states[state],
+                     parameter->value.bytes, back);
+        }
 }
 
 static void spread(GradientSums *sums, const GradientPiece *piece)
@@ -563,6 +581,8 @@ static void spread(GradientSums *sums, const GradientPiece *piece)
 
 void gradient_sums_spread_values(GradientSums *sums)
 {
-    for (int i = 0; i < sums->piece_count && sums->execution->program->replica_count > 1; i++)
-        spread(sums, &sums->pieces[i]);
+    if (sums->execution->program->replica_count < 2) return;
+    move_values(sums, false);
+    for (int i = 0; i < sums->piece_count; i++) spread(sums, &sums->pieces[i]);
+    move_values(sums, true);
 }

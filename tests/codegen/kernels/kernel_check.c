@@ -10,9 +10,11 @@
 
 #include "base/random.h"
 #include "base/weight_blocks.h"
+#include "codegen/opencl/opencl_source.h"
 #include "runtime/program/tiles.h"
 #include "tests/codegen/kernels/emulated_tiles.h"
 #include "tests/codegen/kernels/foreign.h"
+#include "tests/codegen/kernels/opencl_runner.h"
 #include "tests/common/limits.h"
 
 Target target;
@@ -143,7 +145,7 @@ typedef struct Expectation {
     Compare *compare;
 } Expectation;
 
-static bool emulated;
+static bool emulated, on_opencl;
 static Expectation *expectations;
 static size_t expectation_count, expectation_capacity;
 
@@ -246,9 +248,24 @@ static void check_here(const CompiledKernels *compiled, const CompiledKernel *co
     jit_free(jit);
 }
 
+static void check_on_opencl(const Kernel *checked, double tolerance, Fill *fill, Compare *compared)
+{
+    if (opencl_lacks(checked)) return;
+    Operands found = operands_new(checked, fill), interpreted = operands_copy(&found);
+    assert_true(kernel_interpret(checked, interpreted.data));
+    opencl_run(checked, found.data, found.bytes);
+    compared(checked, interpreted.data, found.data, tolerance);
+    operands_free(&found);
+    operands_free(&interpreted);
+}
+
 void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare *compared)
 {
     kernel_verify(checked);
+    if (on_opencl) {
+        check_on_opencl(checked, tolerance, fill, compared);
+        return;
+    }
     const Kernel *list[] = {checked};
     CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
     assert_non_null(compiled);
@@ -342,8 +359,20 @@ static int run_emulated(const struct CMUnitTest *tests, size_t count)
     return failed + _cmocka_run_group_tests("aarch64, under emulation", &run, 1, NULL, NULL);
 }
 
+int check_run_on_opencl(const struct CMUnitTest *tests, size_t count)
+{
+    const char *missing = opencl_missing();
+    if (missing) {
+        printf("skipped: %s\n", missing);
+        return NOT_POSSIBLE;
+    }
+    on_opencl = true;
+    return _cmocka_run_group_tests("OpenCL", tests, count, set_up, tear_down);
+}
+
 int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
+    if (argc > 1 && strcmp(argv[1], "opencl") == 0) return check_run_on_opencl(tests, count);
     if (argc > 1 && strcmp(argv[1], "aarch64") == 0) return run_emulated(tests, count);
     int failed = 0;
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {

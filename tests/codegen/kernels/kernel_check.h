@@ -33,6 +33,9 @@ void build_softmax(int64_t rows, int64_t columns);
  * here. */
 struct CMUnitTest;
 int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+/* The same, but kernels run on the first OpenCL device; 77 after printing why there is none. "opencl" as argument of
+ * check_run means this. */
+int check_run_on_opencl(const struct CMUnitTest *tests, size_t count);
 /* The same, but once, for this machine's processor. */
 int check_run_here(const struct CMUnitTest *tests, size_t count);
 

@@ -1,0 +1,143 @@
+#include "runtime/device/opencl_api.h"
+
+#include <dlfcn.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+
+const OpenClApi *opencl_api(Diagnostics *diagnostics)
+{
+    static OpenClApi api;
+    static const char *const hint = "install the loader (Debian: ocl-icd-libopencl1) and the driver of your device";
+    if (api.Finish) return &api;
+    void *loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!loader) {
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "there is no OpenCL on this host: %s",
+                          dlerror());
+        return NULL;
+    }
+#define FUNCTION(result, name, parameters)                                                                             \
+    *(void **)&api.name = dlsym(loader, "cl" #name);                                                                   \
+    if (!api.name) {                                                                                                   \
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "libOpenCL.so.1 has no cl" #name);           \
+        api.Finish = NULL;                                                                                             \
+        return NULL;                                                                                                   \
+    }
+    OPENCL_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    return &api;
+}
+
+const char *opencl_error_name(int32_t code, char text[static 40])
+{
+    static const struct {
+        int32_t code;
+        const char *name;
+    } names[] = {{-1, "CL_DEVICE_NOT_FOUND"},
+                 {-2, "CL_DEVICE_NOT_AVAILABLE"},
+                 {-3, "CL_COMPILER_NOT_AVAILABLE"},
+                 {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+                 {-5, "CL_OUT_OF_RESOURCES"},
+                 {-6, "CL_OUT_OF_HOST_MEMORY"},
+                 {-11, "CL_BUILD_PROGRAM_FAILURE"},
+                 {-36, "CL_INVALID_COMMAND_QUEUE"},
+                 {-45, "CL_INVALID_PROGRAM_EXECUTABLE"},
+                 {-54, "CL_INVALID_WORK_GROUP_SIZE"},
+                 {-61, "CL_INVALID_BUFFER_SIZE"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].code == code) return names[i].name;
+    snprintf(text, 40, "OpenCL error %d", code);
+    return text;
+}
+
+/* ---- Devices ---- */
+
+static int64_t number_of(const OpenClApi *api, ClDeviceId id, uint32_t what)
+{
+    uint64_t value = 0;
+    size_t used = 0;
+    if (api->GetDeviceInfo(id, what, sizeof value, &value, &used) != CL_SUCCESS) return 0;
+    return (int64_t)value;
+}
+
+static void text_of(const OpenClApi *api, ClDeviceId id, uint32_t what, char text[static 128])
+{
+    char all[4096] = "";
+    if (api->GetDeviceInfo(id, what, sizeof all, all, NULL) != CL_SUCCESS) *all = 0;
+    snprintf(text, 128, "%.127s", all);
+}
+
+static bool has_extension(const OpenClApi *api, ClDeviceId id, const char *name)
+{
+    size_t size = 0;
+    if (api->GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS) return false;
+    char *all = memory_allocate(size + 1);
+    bool found = api->GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, size, all, NULL) == CL_SUCCESS && strstr(all, name);
+    free(all);
+    return found;
+}
+
+static OpenClDevice describe(const OpenClApi *api, ClDeviceId id, const char *platform)
+{
+    OpenClDevice device = {.id = id,
+                           .memory_bytes = number_of(api, id, CL_DEVICE_GLOBAL_MEM_SIZE),
+                           .buffer_bytes = number_of(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+                           .local_bytes = number_of(api, id, CL_DEVICE_LOCAL_MEM_SIZE),
+                           .work_group = (size_t)number_of(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                           .doubles = has_extension(api, id, "cl_khr_fp64"),
+                           .exact_division =
+                               number_of(api, id, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT};
+    snprintf(device.platform, sizeof device.platform, "%.127s", platform);
+    text_of(api, id, CL_DEVICE_NAME, device.name);
+    text_of(api, id, CL_DRIVER_VERSION, device.driver);
+    return device;
+}
+
+OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
+{
+    enum { MOST_PLATFORMS = 64, MOST_DEVICES = 256 };
+    const OpenClApi *api = opencl_api(diagnostics);
+    *count = 0;
+    if (!api) return NULL;
+    ClPlatformId platforms[MOST_PLATFORMS];
+    uint32_t platform_count = 0;
+    if (api->GetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count) != CL_SUCCESS) platform_count = 0;
+    OpenClDevice *devices = arena_new_array(arena, OpenClDevice, MOST_DEVICES);
+    for (uint32_t p = 0; p < platform_count && p < MOST_PLATFORMS; p++) {
+        ClDeviceId ids[MOST_DEVICES];
+        uint32_t found = 0;
+        char name[128] = "";
+        api->GetPlatformInfo(platforms[p], CL_PLATFORM_NAME, sizeof name, name, NULL);
+        name[sizeof name - 1] = 0;
+        if (api->GetDeviceIDs(platforms[p], 0xffffffff, MOST_DEVICES, ids, &found) != CL_SUCCESS) continue;
+        for (uint32_t d = 0; d < found && *count < MOST_DEVICES; d++) devices[(*count)++] = describe(api, ids[d], name);
+    }
+    if (*count) return devices;
+    diagnostics_error(
+        diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "install the OpenCL driver of your device; clinfo -l lists devices",
+        platform_count ? "no OpenCL platform of this host has a device" : "there is no OpenCL platform on this host");
+    return NULL;
+}
+
+const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const char *platform, const char *device,
+                                  Diagnostics *diagnostics)
+{
+    char *end;
+    long number = strtol(device, &end, 10), seen = 0;
+    bool by_number = end != device && !*end;
+    for (int d = 0; d < count; d++) {
+        if (fnmatch(platform, devices[d].platform, 0) != 0) continue;
+        if (by_number ? seen++ == number : fnmatch(device, devices[d].name, 0) == 0) return &devices[d];
+    }
+    Buffer text = {0};
+    for (int d = 0; d < count; d++)
+        buffer_print(&text, "%s'%s' of platform '%s'", d ? ", " : "", devices[d].name, devices[d].platform);
+    diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "opencl: {platform: GLOB, device: GLOB or number}",
+                      "no OpenCL device of this host matches platform '%s', device '%s'; there is %s", platform, device,
+                      buffer_text(&text));
+    buffer_free(&text);
+    return NULL;
+}
