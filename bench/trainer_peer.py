@@ -5,8 +5,8 @@
 
 SETTINGS is JSON: task, folder (what training starts from), adapter (of PEFT, or null), train, eval (tables, or data
 sets of skycc tokenize for mlm), length, stride, epochs, batch, rate, seed, shuffle (and dropout), double (float64),
-frozen (parts of names). Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and metrics are made
-here from the table, by the library and by scikit-learn, SciPy and seqeval.
+frozen (parts of names). Prints JSON: the loss of every step, and the metrics at the end. Tokens, labels, windows and
+metrics are made here from the table, by the library and by scikit-learn, SciPy and seqeval.
 """
 import json
 import re

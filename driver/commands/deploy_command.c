@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "codegen/link/launch.h"
 #include "driver/commands/commands.h"
+#include "driver/deploy/collect.h"
 #include "driver/deploy/copy.h"
 #include "driver/deploy/readiness.h"
 #include "partitioner/report/report.h"
@@ -188,8 +189,26 @@ static bool judge_all(Deploy *deploy, Diagnostics *diagnostics)
     return ok;
 }
 
+static bool collect_all(Deploy *deploy, Diagnostics *diagnostics)
+{
+    if (deploy->options->check || deploy->options->data || deploy->options->destination)
+        return usage_error(diagnostics, "give --collect alone", "--collect copies from the hosts, not to them");
+    const char *folder = absolute_path(deploy, deploy->options->collected, diagnostics);
+    if (!folder || !find_list(deploy, deploy->options->folder, diagnostics)) return false;
+    remote_begin(&deploy->deployment.remote, deploy->options->ssh);
+    for (int h = 0; h < deploy->list.host_count; h++) {
+        const char *host = deploy->list.hosts[h].name;
+        if (launch_host_is_here(host)) continue;
+        bool ok = collect_from_host(&deploy->deployment.remote, host, folder, diagnostics);
+        if (ok && !deploy->options->quiet) text_print(stdout, "%s: %s is collected\n", host, folder);
+    }
+    remote_end(&deploy->deployment.remote);
+    return diagnostics->errors == 0;
+}
+
 static bool deploy_all(Deploy *deploy, Diagnostics *diagnostics)
 {
+    if (deploy->options->collected) return collect_all(deploy, diagnostics);
     if (!prepare(deploy, diagnostics)) return false;
     remote_begin(&deploy->deployment.remote, deploy->options->ssh);
     serve_all(deploy, diagnostics);

@@ -16,6 +16,7 @@
 #include "driver/finetune/report_server.h"
 #include "driver/finetune/run_report.h"
 #include "driver/finetune/single_commands.h"
+#include "driver/finetune/table_check.h"
 #include "driver/finetune/training.h"
 
 enum { MOST_SEEDS = 1000 };
@@ -158,6 +159,18 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
     return false;
 }
 
+/* Of what the command made, and of what it held out. */
+static void check_overlap(Finetuning *finetuning, const SingleCommand *command, Diagnostics *diagnostics)
+{
+    Settings *settings = &finetuning->settings;
+    const char *train = run_file(&settings->arena, finetuning->run, "data/train.safetensors"), *made = command->makes;
+    const char *held_out = run_file(&settings->arena, finetuning->run, "data/train.holdout.safetensors");
+    if (strcmp(settings->of[SETTING_TASK].value, "mlm") == 0) return; /* masks make rows differ */
+    bool trains = strcmp(made, train) == 0;
+    if (!trains || settings->of[SETTING_HOLDOUT].value)
+        data_overlap_check(train, trains ? held_out : made, command->words[command->count - 1], diagnostics);
+}
+
 static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     bool ok = true;
@@ -168,6 +181,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         ok = trains ? train(finetuning, command, diagnostics) : run_single(command, false, diagnostics);
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
+        if (strcmp(command->words[0], "tokenize") == 0) check_overlap(finetuning, command, diagnostics);
         command_fit_hints(COMMAND_FINETUNE, diagnostics);
         diagnostics_print(diagnostics, stderr); /* warnings now, not after training */
         diagnostics_free(diagnostics);

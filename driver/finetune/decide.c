@@ -10,7 +10,7 @@
 #include "base/parts.h"
 #include "cluster/cluster.h"
 #include "driver/finetune/source_model.h"
-#include "driver/finetune/task.h"
+#include "driver/finetune/table_check.h"
 #include "frontend/text/chat_template.h"
 
 #define PATIENCE "3"
@@ -78,7 +78,8 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
         decision->columns = (TaskColumns){.task = TASK_NEXT, .reason = "files of plain text"};
     else if (!table_survey_read(&decision->survey, &options->tables, options->given[SETTING_ENCODING], diagnostics) ||
              !task_choose(&decision->columns, &decision->survey, options->given[SETTING_TEXT],
-                          options->given[SETTING_LABEL], task, decoder, options->tables.items[0], diagnostics))
+                          options->given[SETTING_LABEL], task, decoder, options->tables.items[0], diagnostics) ||
+             !table_check(&decision->survey, &decision->columns, options->tables.items[0], diagnostics))
         return false;
     const char **tables = arena_new_array(&settings->arena, const char *, options->tables.count);
     for (size_t i = 0; i < options->tables.count; i++) tables[i] = absolute(settings, options->tables.items[i]);

@@ -194,6 +194,13 @@ static void train(const Listing *listing)
             several ? arena_format(&listing->settings->arena, "%s/seed-%s", events, listing->seed) : events);
 }
 
+/* What other hosts wrote of the checkpoints. */
+static void collect(const Listing *listing)
+{
+    SingleCommand *command = begin(listing->commands, NULL);
+    add("deploy", part_file(listing, "programs"), "--collect", part_file(listing, "checkpoints"), "-q");
+}
+
 static void evaluate(const Listing *listing, const char *data, const char *output)
 {
     SingleCommand *command = begin(listing->commands, NULL);
@@ -228,6 +235,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     compile(&listing);
     if (value(&listing, SETTING_HOSTS)) deploy(&listing);
     train(&listing);
+    if (value(&listing, SETTING_HOSTS)) collect(&listing);
     export(&listing);
     if (is_task(&listing, "pairs")) embed(&listing);
     evaluate(&listing, evaluation_data(&listing), "metrics.json");

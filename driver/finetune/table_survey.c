@@ -102,8 +102,10 @@ const char *table_survey_names(TableSurvey *survey)
 
 static void take_value(TableSurvey *survey, SurveyColumn *column, const char *text)
 {
-    if (column->distinct > SURVEY_MOST_VALUES || string_map_find(&column->values, text)) return;
-    string_map_add(&column->values, arena_string(&survey->arena, text), 0);
+    uint32_t *rows = column->distinct > SURVEY_MOST_VALUES ? NULL : string_map_find(&column->values, text);
+    if (rows) ++*rows;
+    if (rows || column->distinct > SURVEY_MOST_VALUES) return;
+    string_map_add(&column->values, arena_string(&survey->arena, text), 1);
     column->distinct++;
 }
 

@@ -18,7 +18,7 @@ typedef struct SurveyColumn {
     size_t words;           /* between blanks, of all rows */
     size_t distinct;        /* different values, up to SURVEY_MOST_VALUES + 1 */
     double least, greatest; /* of the numbers */
-    StringMap values;
+    StringMap values;       /* and how often each is there, if these are not more than SURVEY_MOST_VALUES */
 } SurveyColumn;
 
 typedef struct TableSurvey {

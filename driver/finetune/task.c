@@ -284,7 +284,5 @@ bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, con
     else
         chosen->task = task_of_labels(chosen, survey);
     if (decoder && task == TASK_COUNT && chosen->task == TASK_MASKED) chosen->task = TASK_NEXT;
-    return chosen->task != TASK_CLASSES || table_survey_column(survey, chosen->labels[0])->distinct > 1 ||
-           input_error(diagnostics, table, "name the column with the labels: --label COL",
-                       "has only one label in column '%s'", chosen->labels[0]);
+    return true;
 }

@@ -198,7 +198,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
     [COMMAND_DEPLOY] =
         {"deploy",
          "copy programs, weights and data to the hosts of a plan, or list what they lack",
-         {"skycc deploy DIR [--data FILE] [--to PATH]", "skycc deploy DIR --check [--data FILE] [--to PATH]"},
+         {"skycc deploy DIR [--data FILE] [--to PATH]", "skycc deploy DIR --check [--data FILE] [--to PATH]",
+          "skycc deploy DIR --collect CHECKPOINTS"},
          "Copies by ssh what each host needs from DIR, the output of skycc compile: its programs, its part of the "
          "weights, and the data set if it is given. Files that are there with the right hash are not sent again, and "
          "an interrupted transfer continues. With --check nothing is copied: a table lists what each host has, and "

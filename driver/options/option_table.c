@@ -360,6 +360,11 @@ static const Option rows[] = {
      .help = "the folder on the hosts, an absolute path (default: the same path as here)",
      .detail = "The folder on all hosts, an absolute path; by default the path of _DIR_ here. Start the run on one of "
                "the hosts with _PATH/train_."},
+    {"collect", 0, "FOLDER", DEPLOY, OPTION_DIRECTORY, FIELD(collected),
+     .help = "instead, copy from the hosts what FOLDER, such as checkpoints, has there and not here",
+     .detail = "Instead of copying to the hosts, copy from them what _FOLDER_ has there, under the same path, and not "
+               "here. Without a shared file system every rank writes its part of a checkpoint where it runs; "
+               "*skycc export* and *skycc evaluate* need all parts."},
     {"ssh", 0, "COMMAND", DEPLOY, OPTION_TEXT, FIELD(ssh), .initial = "ssh",
      .help = "the ssh command with its options, such as 'ssh -p 2222'",
      .detail = "The ssh command with its options, such as *\"ssh -p 2222\"*; the shell runs it. *mpiexec* does not use "

@@ -89,7 +89,7 @@ typedef struct Options {
     FederationWishes federation_wishes;
     /* Of deploy, besides `folder` and `data`. */
     bool check;
-    const char *destination, *ssh;
+    const char *destination, *collected, *ssh;
     FinetuneOptions finetune;
 } Options;
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "frontend/text/table_forms.h"
+
 enum { MAX_REPORTED = 20 };
 
 static TableFormat format_of(const char *path)
@@ -15,16 +17,12 @@ static TableFormat format_of(const char *path)
         TableFormat format;
     } formats[] = {{".csv", TABLE_CSV},     {".jsonl", TABLE_JSONL}, {".json", TABLE_JSONL}, {".ndjson", TABLE_JSONL},
                    {".conll", TABLE_CONLL}, {".bio", TABLE_CONLL},   {".iob2", TABLE_CONLL}};
-    const char *suffix = strrchr(path, '.');
-    for (size_t i = 0; suffix && i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(suffix, formats[i].suffix) == 0) return formats[i].format;
+    size_t length = table_path_length(path);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        size_t end = strlen(formats[i].suffix);
+        if (length > end && memcmp(path + length - end, formats[i].suffix, end) == 0) return formats[i].format;
+    }
     return TABLE_TSV;
-}
-
-static bool skip_byte_order_mark(TableReader *reader)
-{
-    reader->position = reader->size >= 3 && memcmp(reader->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    return true;
 }
 
 /* Every second byte of mostly Latin text is 0 there. */
@@ -36,6 +34,24 @@ static bool is_utf16(const TableReader *reader)
     return marked || zeros * 3 > shown;
 }
 
+/* After the byte order mark, at the first row. */
+static bool begin_text(TableReader *reader)
+{
+    Buffer lines = {0};
+    bool split = false;
+    size_t at = reader->size >= 3 && memcmp(reader->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    bool ok =
+        reader->format != TABLE_JSONL || is_utf16(reader) ||
+        table_split_array(reader->path, reader->bytes + at, reader->size - at, &lines, &split, reader->diagnostics);
+    reader->position = split ? 0 : at;
+    if (!split) return ok;
+    buffer_free(&reader->unpacked);
+    reader->unpacked = lines;
+    reader->bytes = buffer_text(&reader->unpacked);
+    reader->size = lines.size;
+    return ok;
+}
+
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics)
 {
     *reader = (TableReader){.path = strcmp(path, "-") == 0 ? "standard input" : path, .diagnostics = diagnostics};
@@ -44,7 +60,11 @@ bool table_open(TableReader *reader, const char *path, TableFormat format, Diagn
     if (!file_map(&reader->file, path, diagnostics)) return false;
     reader->bytes = (const char *)reader->file.bytes;
     reader->size = reader->file.size;
-    return skip_byte_order_mark(reader);
+    bool ok = table_unwrap(path, reader->bytes, reader->size, &reader->unpacked, diagnostics);
+    if (reader->unpacked.size) reader->bytes = buffer_text(&reader->unpacked), reader->size = reader->unpacked.size;
+    ok = ok && begin_text(reader);
+    if (!ok) table_close(reader);
+    return ok;
 }
 
 /* Converts what iconv has not converted yet; false at what it cannot convert. */
@@ -76,7 +96,7 @@ bool table_decode(TableReader *reader, const char *encoding)
                            reader->size - rest + 1, (unsigned char)*from);
     reader->bytes = buffer_text(&reader->decoded);
     reader->size = reader->decoded.size;
-    return skip_byte_order_mark(reader);
+    return begin_text(reader);
 }
 
 void table_select(TableReader *reader, const char *const *members, size_t count)
@@ -204,7 +224,8 @@ static bool split_object(TableReader *reader, const char *text, size_t length)
 {
     json_error_t error;
     json_decref(reader->object);
-    json_t *object = reader->object = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    json_t *object = reader->object =
+        json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
     if (!object) return error_at(reader, reader->line, error.column > 0 ? (size_t)error.column : 0, NULL, error.text);
     bool ok = json_is_object(object) || table_error(reader,
                                                     "every line of a JSON lines file is an object: {\"NAME\": "
@@ -378,5 +399,6 @@ void table_close(TableReader *reader)
     json_decref(reader->object);
     buffer_free(&reader->unquoted);
     buffer_free(&reader->decoded);
+    buffer_free(&reader->unpacked);
     *reader = (TableReader){0};
 }

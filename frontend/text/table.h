@@ -22,9 +22,10 @@ typedef struct TableField {
 
 typedef struct TableReader {
     MappedFile file;
-    Buffer decoded; /* its text in UTF-8, if it has another encoding */
+    Buffer unpacked; /* what a .gz holds; the rows of a JSON array as lines */
+    Buffer decoded;  /* its text in UTF-8, if it has another encoding */
     const char *bytes;
-    size_t size;      /* of the one or the other */
+    size_t size;      /* of the last of these that there is */
     const char *path; /* for messages */
     TableFormat format;
     Diagnostics *diagnostics;
@@ -40,7 +41,8 @@ typedef struct TableReader {
     json_t *object; /* the current row */
 } TableReader;
 
-/* "-": standard input. By suffix: .csv; .jsonl, .json or .ndjson; .conll, .bio or .iob2; else TSV. */
+/* "-": standard input. By suffix, perhaps before .gz: .csv; .jsonl, .json or .ndjson; .conll, .bio or .iob2; else TSV.
+ * A JSON file may also be an array of objects. Parquet files, workbooks and archives are refused by name. */
 bool table_open(TableReader *reader, const char *path, TableFormat format, Diagnostics *diagnostics);
 /* Before the first row: the table is not UTF-8, but has this encoding, by the names of iconv. Reports an unknown
  * name, and what has not this encoding. */

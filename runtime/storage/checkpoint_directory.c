@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -149,8 +150,11 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
 
 bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics)
 {
-    char *path = checkpoint_path(directory, step);
+    char *path = checkpoint_path(directory, step), *parent = strdup(directory);
+    if (!parent) memory_exhausted();
+    mkdir(dirname(parent), 0777); /* of best; another host than the first rank's has none of these yet */
     bool ok = make_directory(directory, diagnostics) && make_directory(path, diagnostics);
+    free(parent);
     free(path);
     return ok;
 }

@@ -49,10 +49,18 @@ def write(path, text, mode=0o600):
 
 
 class SshServer:
-    """`names` lead to it by `ssh`, a command; all other hosts are as they are."""
+    """`names` lead to it by `ssh`, a command; all other hosts are as they are. `apart`: a folder of which the server has
+    a copy of its own, empty at first, as another machine has; only root can give it one."""
 
-    def __init__(self, folder, names):
+    def __init__(self, folder, names, apart=None):
         self.folder, self.names, self._process = f"{folder}/ssh-server", names, None
+        self._around = []
+        if apart:
+            own = f'mount -t tmpfs none "{apart}" && exec "$@"'
+            self._around = ["unshare", "-m", "--propagation", "private", "sh", "-c", own, "sh"]
+            done = subprocess.run([*self._around, "true"], stderr=subprocess.PIPE, text=True)
+            if done.returncode != 0:
+                raise Unavailable(f"the server cannot have files of its own: {done.stderr.strip()}")
         program = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         if not program or not shutil.which("ssh-keygen"):
             raise Unavailable("there is no sshd or no ssh-keygen (Debian: openssh-server, openssh-client)")
@@ -76,7 +84,7 @@ class SshServer:
             write(f"{self.folder}/known", "server " + " ".join(file.read().split()[:2]) + "\n")
         self.ssh = f"ssh -F {self.folder}/client"
         with open(f"{self.folder}/log", "w") as log:
-            self._process = subprocess.Popen([program, "-D", "-e", "-f", f"{self.folder}/server"],
+            self._process = subprocess.Popen([*self._around, program, "-D", "-e", "-f", f"{self.folder}/server"],
                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while self._process.poll() is None:
             try:

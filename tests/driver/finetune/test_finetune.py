@@ -145,7 +145,8 @@ def check_resuming():
     refused(2, "takes no model", "model", "reviews.csv", "--resume", "killed")
     refused(1, "settings.yaml", "--resume", "model")
     for given, kept in (("--lr 1e-3", "--lr 2e-3"), ("--precision bf16", "as it was decided"),
-                        ("--epochs 9", "--epochs 2"), ("--label kinds", "--label kind"), ("--freeze bert", "as it was decided")):
+                        ("--epochs 9", "--epochs 2"), ("--label kinds", "--label kind"),
+                        ("--freeze bert", "as it was decided")):
         refused(2, kept, "--resume", "killed", *given.split())
     finetune("--resume", "killed", "--lr", "2e-3", "--label", "kind")
 

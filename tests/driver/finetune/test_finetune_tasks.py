@@ -7,6 +7,7 @@ metrics, and the messages where columns do not say it.
 FOLDERS is tests/data/huggingface.
 """
 import csv
+import gzip
 import io
 import json
 import os
@@ -248,12 +249,79 @@ def check_columns():
     refused(["has no rows"], "header.csv")
 
 
+def check_forms():
+    """Compressed tables and arrays of JSON are the tables that they hold; what is none is refused by name."""
+    rows = [{"text": text, "label": "ab"[i % 2]} for i, text in enumerate(TEXTS)]
+    write_lines("lines.jsonl", rows)
+    with open("array.json", "w") as file:
+        json.dump(rows, file, indent=1)
+    with open("data.json", "w") as file:
+        json.dump({"version": 1, "data": rows}, file, indent=1)
+    write_table("table.csv", ["text", "label"], [tuple(row.values()) for row in rows])
+    with open("table.csv", "rb") as file, gzip.open("table.csv.gz", "wb") as packed:
+        packed.write(file.read())
+    with open("array.json", "rb") as file, gzip.open("array.json.gz", "wb") as packed:
+        packed.write(file.read())
+    found = set()
+    for table in ("lines.jsonl", "array.json", "data.json", "table.csv", "table.csv.gz", "array.json.gz"):
+        text = run(skycc, "finetune", "model", table, "-o", "none", "--dry-run").stdout
+        require("80 rows" in text and "'label' has 2 different texts" in text, table, text)
+        run(skycc, "tokenize", table, "--vocab", "model/vocab.txt", "--text", "text", "--label", "label", "--classes",
+            "-o", "form.safetensors")
+        found.add(safetensors_files.read("form.safetensors")["input_ids"].tobytes())
+    require(len(found) == 1, "the same rows in other forms have other tokens")
+    with open("table.csv.gz", "rb") as file:
+        packed = file.read()
+    for name, content, reason in (("rows.parquet", b"PAR1..", "pandas.read_parquet"),
+                                  ("book.csv", b"PK\3\4", "workbook"),
+                                  ("rows.csv.xz", b"\xfd7zXZ\0.", "unxz"), ("cut.csv.gz", packed[:50], "breaks off"),
+                                  ("odd.csv.gz", packed[:2] + b"odd", "no gzip file"),
+                                  ("rows.json", b"[{\"text\": ]", "error"),
+                                  ("one.json", b"{\n\"a\": 1}", "a list \"data\"")):
+        with open(name, "wb") as file:
+            file.write(content)
+        refused([reason], name)
+
+
+def check_spoilt():
+    """What would spoil training or its metrics is said before it, or refused."""
+    def warned(reason, header, rows, *arguments, absent=False):
+        write_table("odd.csv", header, rows)
+        result = run(skycc, "finetune", "model", "odd.csv", "-o", "none", "--dry-run", *arguments)
+        require((reason in result.stderr) != absent, reason, "is" if absent else "is not", "said:", result.stderr)
+    kinds = ["a"] * 76 + ["b"] * 4
+    warned("has label 'a' in 76 of 80 rows, but 'b' in only 4", ["text", "label"], zip(TEXTS, kinds))
+    warned("has label", ["text", "label"], zip(TEXTS, ["a", "b"] * 40), absent=True)
+    warned("has no text in 2 of 80 rows", ["text", "label"], zip(["", ""] + TEXTS[2:], ["a", "b"] * 40))
+    warned("in column 'split' which rows are for training", ["text", "label", "split"],
+           zip(TEXTS, ["a", "b"] * 40, ["train"] * 60 + ["test"] * 20))
+    warned("has 0 in every row of column 'long'", ["text", "rude", "long"], zip(TEXTS, [0, 1] * 40, [0] * 80),
+           "--label", "rude,long")
+    for reason, header, rows, arguments in (
+            ("no text in any of 80 rows", ["text", "label"], zip([""] * 80, ["a", "b"] * 40), []),
+            ("the same number, 2.5,", ["text", "score"], zip(TEXTS, ["2.5"] * 80), []),
+            ("only one label", ["text", "label"], zip(TEXTS, ["a"] * 80), []),
+            ("other values than 0 and 1 in column 'kind'", ["text", "rude", "kind"], zip(TEXTS, [0, 1] * 40, kinds),
+             ["--label", "rude,kind"])):
+        write_table("odd.csv", header, rows)
+        result = run(skycc, "finetune", "model", "odd.csv", "-o", "none", *arguments, code=1)
+        require(reason in result.stderr and "hint:" in result.stderr, reason, result.stderr)
+    apart = [(f"w{26 + i // 30} is w{26 + i % 30}", "ab"[i % 2]) for i in range(80)]
+    write_table("apart.csv", ["text", "label"], apart)
+    write_table("leak.csv", ["text", "label"], apart[:3] + [("great great great", "a")])
+    result = run(skycc, "finetune", "model", "apart.csv", "-o", "leak", *QUICK, "--eval", "leak.csv")
+    require("leak.csv: warning: 3 of 4 rows to evaluate on have the same text" in result.stderr, result.stderr)
+    result = run(skycc, "finetune", "model", "apart.csv", "-o", "apart.run", *QUICK)
+    require("the same text" not in result.stderr, result.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         os.chdir(scratch)
         make_model("model", data)
         write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
-        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_columns):
+        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_columns,
+                      check_forms, check_spoilt):
             check()
     sys.exit(failed())
 

@@ -312,7 +312,8 @@ static void malformed_tables_are_refused_with_their_places(void **state)
         {TABLE_JSONL, "{\"text\": null, \"label\": 1}\n", ":1: error: has no 'text'"},
         {TABLE_JSONL, "{\"text\": [1], \"label\": 1}\n", ":1: error: 'text' is neither text nor a number"},
         {TABLE_JSONL, "{\"text\": \"a\", \"text\": \"b\"}\n", ":1:20: error: duplicate object key"},
-        {TABLE_JSONL, "\n[1]\n", ":2: error: is not a JSON object"},
+        {TABLE_JSONL, "\n[1]\n", ":1: error: is not a JSON object"},
+        {TABLE_JSONL, "{\"text\": \"a\", \"label\": 1}\n[1]\n", ":2: error: is not a JSON object"},
         {TABLE_JSONL, "{\"text\": \"a\"\n", ":1:12: error: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

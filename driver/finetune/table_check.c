@@ -1,0 +1,166 @@
+#include "driver/finetune/table_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/hash.h"
+#include "base/safetensors.h"
+
+/* ---- Columns ---- */
+
+static bool check_texts(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < columns->text_count; i++) {
+        const SurveyColumn *column = table_survey_column(survey, columns->texts[i]);
+        if (!column->filled)
+            return input_error(diagnostics, table, "name the column with the texts: --text COL",
+                               "has no text in any of %zu rows in column '%s'", survey->rows, column->name);
+        if (column->filled < survey->rows)
+            diagnostics_warning(diagnostics, PLACE_FILE(table), "leave these rows out of the table",
+                                "has no text in %zu of %zu rows in column '%s'", survey->rows - column->filled,
+                                survey->rows, column->name);
+    }
+    return true;
+}
+
+/* The rows of the commonest and of the rarest value. */
+static void warn_of_rare_classes(const SurveyColumn *label, const char *table, Diagnostics *diagnostics)
+{
+    enum { MUCH = 10 };
+    const StringMapEntry *most = NULL, *least = NULL;
+    for (size_t i = 0; i < label->values.capacity; i++) {
+        const StringMapEntry *entry = &label->values.entries[i];
+        if (!entry->key) continue;
+        bool tie = most && entry->value == most->value && strcmp(entry->key, most->key) < 0;
+        if (!most || entry->value > most->value || tie) most = entry;
+        tie = least && entry->value == least->value && strcmp(entry->key, least->key) < 0;
+        if (!least || entry->value < least->value || tie) least = entry;
+    }
+    if (!most || most->value < MUCH * least->value) return;
+    diagnostics_warning(diagnostics, PLACE_FILE(table),
+                        "accuracy hides rare labels: --keep-best f1 keeps the checkpoint that is best for all labels "
+                        "alike",
+                        "has label '%.60s' in %u of %zu rows, but '%.60s' in only %u", most->key, most->value,
+                        label->filled, least->key, least->value);
+}
+
+static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
+{
+    static const char hint[] = "name the column with the labels: --label COL";
+    SurveyColumn *first = columns->label_count ? table_survey_column(survey, columns->labels[0]) : NULL;
+    bool names = columns->task == TASK_CLASSES || columns->task == TASK_TOKENS;
+    if (!first || columns->task == TASK_ANSWERS) return true;
+    if (!first->filled) return input_error(diagnostics, table, hint, "has no label in column '%s'", first->name);
+    if (names && first->distinct < 2)
+        return input_error(diagnostics, table, hint, "has only one label in column '%s'", first->name);
+    if (columns->task == TASK_REGRESSION && columns->label_count == 1 && first->numbers &&
+        first->least >= first->greatest)
+        return input_error(diagnostics, table, hint, "has the same number, %g, in every row of column '%s'",
+                           first->least, first->name);
+    if (columns->task == TASK_CLASSES) warn_of_rare_classes(first, table, diagnostics);
+    for (size_t i = 0; columns->task == TASK_MULTI_LABEL && columns->label_count > 1 && i < columns->label_count; i++) {
+        const SurveyColumn *column = table_survey_column(survey, columns->labels[i]);
+        if (column->binary < column->filled)
+            return input_error(diagnostics, table,
+                               "several labels are columns of 0 and 1 each; for one label name one column",
+                               "has other values than 0 and 1 in column '%s', one of several labels", column->name);
+        if (column->distinct == 1)
+            diagnostics_warning(diagnostics, PLACE_FILE(table), "leave it out of --label: nothing can be learned of it",
+                                "has %s in every row of column '%s'", column->least > 0 ? "1" : "0", column->name);
+    }
+    return true;
+}
+
+static bool names_a_set(const char *value)
+{
+    static const char *const sets[] = {"train", "training", "validation", "valid", "val", "dev", "eval", "test"};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (strcasecmp(sets[i], value) == 0) return true;
+    return false;
+}
+
+/* A table of all rows of a data set, with a column that says which are for what. */
+static void warn_of_sets(const TableSurvey *survey, const char *table, Diagnostics *diagnostics)
+{
+    for (size_t c = 0; c < survey->count; c++) {
+        const SurveyColumn *column = &survey->columns[c];
+        bool all = column->distinct > 1 && column->distinct < 8;
+        for (size_t i = 0; all && i < column->values.capacity; i++)
+            all = !column->values.entries[i].key || names_a_set(column->values.entries[i].key);
+        if (all)
+            diagnostics_warning(diagnostics, PLACE_FILE(table),
+                                "write a table for each, and give them as TABLE, --eval FILE and --test FILE",
+                                "says in column '%s' which rows are for training and for tests, but skycc trains on "
+                                "all of them",
+                                column->name);
+    }
+}
+
+bool table_check(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
+{
+    warn_of_sets(survey, table, diagnostics);
+    return check_texts(survey, columns, table, diagnostics) && check_labels(survey, columns, table, diagnostics);
+}
+
+/* ---- Data sets ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* A number for the tokens of every row, in their order; malloc'ed. Padding does not count: both texts of a pair do. */
+static uint64_t *row_hashes(const SafeTensors *data, size_t *count)
+{
+    static const char *const names[][2] = {{"input_ids", "attention_mask"}, {"input_ids_2", "attention_mask_2"}};
+    uint64_t *hashes = NULL;
+    for (int text = 0; text < 2; text++) {
+        const SafeTensor *ids = safetensors_find(data, names[text][0]), *mask = safetensors_find(data, names[text][1]);
+        if (!ids || !mask || ids->dtype != DTYPE_I32 || ids->shape.rank != 2 || !shape_equal(&ids->shape, &mask->shape))
+            continue;
+        size_t length = (size_t)ids->shape.dim[1];
+        *count = (size_t)ids->shape.dim[0];
+        if (!hashes) hashes = memory_allocate((*count + 1) * sizeof *hashes);
+        for (size_t i = 0; i < *count; i++) {
+            const int32_t *row = (const int32_t *)ids->data + i * length,
+                          *kept = (const int32_t *)mask->data + i * length;
+            size_t end = length;
+            while (end && !kept[end - 1]) end--;
+            hashes[i] = hash_extend((Hash){0, hashes[i]}, row, end * sizeof *row).low;
+        }
+    }
+    return hashes;
+}
+
+static bool read_hashes(const char *path, uint64_t **hashes, size_t *count)
+{
+    Diagnostics ignored = {0};
+    SafeTensors data;
+    *hashes = NULL;
+    if (safetensors_open(&data, path, &ignored)) {
+        *hashes = row_hashes(&data, count);
+        safetensors_close(&data);
+    }
+    diagnostics_free(&ignored);
+    return *hashes != NULL;
+}
+
+void data_overlap_check(const char *train, const char *other, const char *called, Diagnostics *diagnostics)
+{
+    uint64_t *known = NULL, *rows = NULL;
+    size_t known_count = 0, count = 0, found = 0;
+    if (read_hashes(train, &known, &known_count) && read_hashes(other, &rows, &count)) {
+        qsort(known, known_count, sizeof *known, by_value);
+        for (size_t i = 0; i < count; i++)
+            found += bsearch(&rows[i], known, known_count, sizeof *known, by_value) != NULL;
+    }
+    free(known);
+    free(rows);
+    if (found)
+        diagnostics_warning(diagnostics, PLACE_FILE(called), "remove what is there twice from the tables",
+                            "%zu of %zu rows to evaluate on have the same text as a row that is trained on: metrics "
+                            "look better than they are",
+                            found, count);
+}
