@@ -26,7 +26,8 @@ typedef struct Decision {
     TaskColumns columns;
     size_t examples; /* of all rows */
     size_t train_rows;
-    bool plain; /* tables are texts, one document each */
+    double padding; /* share of all tokens, if rows are padded */
+    bool plain;     /* tables are texts, one document each */
 } Decision;
 
 static const char *absolute(Settings *settings, const char *path)
@@ -140,6 +141,10 @@ static void take_windows(Decision *decision, const uint32_t *lengths)
     decision->examples = 0;
     for (size_t i = 0; i < decision->survey.rows; i++) /* about: questions take room in every window */
         decision->examples += lengths[i] <= length ? 1 : 1 + (lengths[i] - length + stride) / (length - stride);
+    double tokens = 0;
+    for (size_t i = 0; i < decision->survey.rows; i++) tokens += (double)lengths[i];
+    tokens += (double)(decision->examples - decision->survey.rows) * (double)stride;
+    decision->padding = fmax(0, 1 - tokens / ((double)decision->examples * (double)length));
     set(LENGTH, text_of("%lld", (long long)length), "tokens per window; about %zu windows of %zu %s",
         decision->examples, decision->survey.rows, decision->plain ? "files" : "rows");
     if (shares) set(STRIDE, text_of("%lld", (long long)stride), "tokens that two windows share");
@@ -154,7 +159,12 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
     if (given) wanted = atoll(given), most = decision->model.positions;
     int64_t length = wanted < most ? wanted : most;
     if (length < least) length = least;
-    for (size_t i = 0; i < rows; i++) cut += lengths[i] > length;
+    double tokens = 0;
+    for (size_t i = 0; i < rows; i++) {
+        cut += lengths[i] > length;
+        tokens += (double)(lengths[i] < length ? lengths[i] : length);
+    }
+    decision->padding = 1 - tokens / ((double)rows * (double)length);
     set(LENGTH, text_of("%lld", (long long)length), "tokens per row; %zu of %zu rows are cut (the longest has %u)%s",
         cut, rows, lengths[rows - 1], length < wanted ? ": the model has no more positions" : "");
 }
@@ -273,8 +283,10 @@ static void decide_batch(Decision *decision)
     const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
     bool packs = !task_texts[decision->columns.task].is_padded;
     if (name)
-        set(DIMENSIONS, text_of("%s=%s%s", name, packs ? "auto:" : "", length),
-            packs ? "short rows share packed sequences" : "rows are padded");
+        set(DIMENSIONS, text_of("%s=%s%s", name, packs ? "auto:" : "", length), "%s",
+            packs ? "short rows share packed sequences"
+                  : text_of("rows cannot share sequences: about %.0f%% of the tokens computed are padding",
+                            100 * decision->padding));
 }
 
 /* What the user said, or else this value for this reason (NULL: none). */

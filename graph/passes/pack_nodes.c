@@ -69,7 +69,10 @@ static bool layout_by_axes(Packer *packer, int output, Carried *carried, Layout 
         for (int i = 0; from >= 0 && i < node->input_count; i++)
             if (axes[i] >= 0 &&
                 !layout_same_axis(pack_layout_of(packer, i), axes[i], pack_layout_of(packer, from), axes[from]))
-                return pack_refuse(packer, "combines values per token with values per row");
+                return pack_refuse(packer, node->op == OP_CrossEntropy
+                                               ? "chooses one of a row's tokens, as where an answer begins: tokens of "
+                                                 "the rows next to it would take part"
+                                               : "combines values per token with values per row");
         if (from >= 0 && layout_labelled(pack_layout_of(packer, from), axes[from]))
             layout_copy_axis(to, axis, pack_layout_of(packer, from), axes[from]);
         else

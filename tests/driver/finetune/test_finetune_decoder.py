@@ -17,9 +17,12 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 from checks import failed, require, run  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser  # noqa: E402
 import safetensors_files  # noqa: E402
 
 skycc, tokenizers = map(os.path.abspath, sys.argv[1:3])
+here = os.getcwd()
 with lzma.open(f"{tokenizers}/chats.json.xz", "rt", encoding="utf-8") as packed:
     TOKENIZER = json.load(packed)["tokenizers"]["qwen"]
 HIDDEN, INNER, WORDS = 16, 24, ["red", "green", "blue", "one", "two", "three"]
@@ -115,7 +118,7 @@ def check_refusals():
     refuse(1, "vocabulary", "chats.jsonl", model="small")
 
 
-with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+with tempfile.TemporaryDirectory(prefix="skycc-test-", ignore_cleanup_errors=True) as scratch:
     os.chdir(scratch)
     make_folder("folder", len(TOKENIZER["model"]["vocab"]) + 3)
     make_folder("small", 31)
@@ -123,4 +126,6 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     check_chats()
     check_others()
     check_refusals()
+    browser.look({name: f"{name}/report.html" for name in ("chats", "all", "book")}, here)
+    os.chdir(here)
 sys.exit(failed())

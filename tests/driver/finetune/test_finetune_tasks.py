@@ -12,17 +12,20 @@ import io
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
 import numpy as np  # noqa: E402
+import browser  # noqa: E402
 import safetensors_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from finetune_data import make_model, reviews, write_table  # noqa: E402
 
 skycc, data = map(os.path.abspath, sys.argv[1:3])
+here = os.getcwd()
 QUICK = ["--epochs", "1", "--lr", "1e-3"]
 generator = random.Random(5)
 
@@ -153,6 +156,10 @@ def check_answers():
             for i, (text, word) in enumerate((text, generator.choice(["great", "awful"])) for text in TEXTS)]
     write_lines("qa.jsonl", rows)
     finetune("qa.jsonl", "qa", "--max-length", "20")
+    mask = safetensors_files.read("qa/data/train.safetensors")["attention_mask"]
+    with open("qa/settings.yaml") as file:
+        said = int(re.search(r"about (\d+)% of the tokens computed are padding", file.read())[1])
+    require(abs(said - 100 * (1 - mask.mean())) < 6, "padding is said to be", said, "%, not", 100 * (1 - mask.mean()))
     require(setting("head", "qa") == "qa" and setting("stride", "qa") == "6", setting("stride", "qa"))
     same_metrics("qa", "exact", "f1", "loss")
     check_places(safetensors_files.read("qa/data/train.safetensors"))
@@ -316,13 +323,15 @@ def check_spoilt():
 
 
 def main():
-    with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="skycc-test-", ignore_cleanup_errors=True) as scratch:
         os.chdir(scratch)
         make_model("model", data)
         write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
         for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_columns,
                       check_forms, check_spoilt):
             check()
+        browser.look({name: f"{name}/report.html" for name in ("score", "lists", "ner", "mlm", "qa", "apart")}, here)
+        os.chdir(here)
     sys.exit(failed())
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,11 +18,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 sys.path.insert(0, os.path.dirname(__file__))
+import browser  # noqa: E402
 import event_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
 from finetune_data import KINDS, make_model, reviews, write_table  # noqa: E402
 
 skycc, data = map(os.path.abspath, sys.argv[1:3])
+here = os.getcwd()
 HOSTILE = "<b>good</b>"
 
 
@@ -128,32 +129,6 @@ def check_without_texts():
         require("worst" not in json.load(file), "texts are kept in spite of --no-texts")
 
 
-def check_in_browser():
-    """Nothing is wider than the window, of a desk or of a phone; the console is silent; links and tables are reached
-    by keyboard."""
-    chromium = shutil.which("chromium")
-    if not chromium:
-        print("skipped: the page is not looked at in a browser, as there is no chromium")
-        return
-    for width in (1280, 390):
-        with open("look.html", "w") as file:
-            file.write(f"""<iframe src="run/report.html" style="width:{width}px;height:900px;border:0"></iframe><p></p>
-<script>onload = () => {{
-  const inside = document.querySelector("iframe").contentDocument;
-  const reached = [...inside.querySelectorAll("a,[tabindex]")].filter(e => e.tabIndex >= 0).length;
-  document.querySelector("p").textContent = `width ${{inside.documentElement.scrollWidth}} reached ${{reached}}.`;
-}}</script>""")
-        result = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
-                                 "--allow-file-access-from-files", "--virtual-time-budget=2000", "--dump-dom",
-                                 f"--user-data-dir={os.getcwd()}/profile", f"file://{os.getcwd()}/look.html"],
-                                capture_output=True, text=True, timeout=120)
-        found = re.search(r"width (\d+) reached (\d+)\.", result.stdout)
-        require(found, "chromium says", result.stdout[-500:], result.stderr[-2000:])
-        require(int(found[1]) <= width, width, "pixels are too few: the page takes", found[1])
-        require(int(found[2]) >= 6, "only", found[2], "places are reached by keyboard")
-        require("CONSOLE" not in result.stderr, result.stderr)
-
-
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-", ignore_cleanup_errors=True) as scratch:
         os.chdir(scratch)
@@ -167,7 +142,7 @@ def main():
         check_afterwards()
         check_events()
         check_without_texts()
-        check_in_browser()
+        browser.look({"classes": "run/report.html", "no-texts": "quiet/report.html"}, here)
         os.chdir("/")
     return failed()
 
