@@ -240,6 +240,8 @@ static void read_defaults(Parser *parser)
 
 static void require(Parser *parser)
 {
+    for (size_t i = 0; i < parser->set->count; i++)
+        if (parser->given[i] && parser->set->rows[i].suffices & parser->set->taker) return;
     for (size_t i = 0; i < parser->set->count; i++) {
         const Option *option = &parser->set->rows[i];
         if (parser->given[i] || !(option->required & parser->set->taker)) continue;

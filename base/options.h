@@ -46,6 +46,7 @@ struct Option {
     bool repeated;       /* may be given several times; the field is a TextList */
     bool kept_as_text;   /* a number is only checked: the field is a const char * */
     uint32_t required;   /* bits of the commands that cannot do without */
+    uint32_t suffices;   /* bits of the commands that can do without all others that are required, if it is given */
     uint32_t common;     /* bits of the commands whose short help lists it */
     /* Processes that work together must be given the same: the same bytes, the same kind of file, or none. */
     bool agreed;

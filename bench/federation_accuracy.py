@@ -197,7 +197,7 @@ def run_federation(options, folder, scene, seed):
         subprocess.Popen(
             [
                 f"{home}/{site}/train", "--join", "--data", f"{site}.safetensors", "--checkpoint",
-                f"at-{site}-{seed}", "--seed", str(seed), *RECIPE],
+                f"at-{site}-{seed}", "--seed", str(seed), *RECIPE, *options.site],
             cwd=folder,
             stdin=subprocess.PIPE,
         )
@@ -272,6 +272,8 @@ def parse_options(further=None, description=__doc__):
         "--outer", default="optimizer: sgd, lr: 1.8", help="what federation.yaml says of the meetings' step"
     )
     parser.add_argument("--rule", action="append", default=[], help="a further line of federation.yaml")
+    parser.add_argument(
+        "--site-lr", type=float, metavar="X", help="learning rate of the sites alone (default: the pipelines')")
     parser.add_argument("--even", action="store_true", help="labels are distributed alike at all sites")
     parser.add_argument(
         "--pipelines", default="8,32",
@@ -291,6 +293,7 @@ def parse_options(further=None, description=__doc__):
     options = parser.parse_args()
     if options.quick:
         options.seeds, options.rounds, options.local_steps, options.rows, options.length = 1, 3, 4, 400, 32
+    options.site = ["--lr", str(options.site_lr)] if options.site_lr else []
     options.pipelines = [int(rows) for rows in options.pipelines.split(",") if rows]
     options.build = os.path.abspath(options.build)
     options.skycc = os.path.abspath(f"{options.build}/bin/skycc")

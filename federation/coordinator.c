@@ -9,7 +9,7 @@
 #include "federation/model_history.h"
 #include "federation/robust.h"
 
-static const double retry_seconds = 2;
+static const double retry_seconds = 2, look_seconds = 1;
 /* The most round timeouts that a phase may take while pieces of updates arrive. */
 enum { MOST_TIMEOUTS = 4 };
 
@@ -38,6 +38,7 @@ static void begin_session(Coordinator *coordinator)
     sum_round_close(&coordinator->sum);
     sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
                    part.end - part.first + FIXED_POINT_TAIL_WORDS);
+    sum_round_reduce(&coordinator->sum, federation_present(federation), federation->least);
     if (federation->robust) sum_round_keep(&coordinator->sum);
     coordinator->session_round = coordinator->model.round;
     coordinator->phase_since = coordinator->round_since = INFINITY;
@@ -47,6 +48,8 @@ static void begin_session(Coordinator *coordinator)
 
 static void begin_round(Coordinator *coordinator)
 {
+    drop_updates(coordinator);
+    coordinator_take_amendments(coordinator);
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         KnownSite *site = &coordinator->sites[s];
         site->left_out = site->silent = site->restarted = site->refuses = false;
@@ -75,8 +78,8 @@ static void keep_round(Coordinator *coordinator)
     diagnostics_free(&diagnostics);
 }
 
-void coordinator_begin(Coordinator *coordinator, const Federation *federation, GlobalModel *model,
-                       const char *directory, FILE *console, FILE *log)
+void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalModel *model, const char *directory,
+                       FILE *console, FILE *log)
 {
     *coordinator = (Coordinator){.federation = federation,
                                  .model = *model,
@@ -87,19 +90,14 @@ void coordinator_begin(Coordinator *coordinator, const Federation *federation, G
                                  .durable = true};
     *model = (GlobalModel){0};
     coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
-    if (coordinator->model.counted_count != (size_t)federation->site_count) { /* of round 0 */
-        GlobalModel *own = &coordinator->model;
-        free(own->counted);
-        own->counted_count = (size_t)federation->site_count;
-        own->counted = memory_allocate(own->counted_count * sizeof *own->counted);
-    }
+    coordinator_fit_counted(coordinator);
     coordinator->directory = directory;
     keep_round(coordinator);
     begin_round(coordinator);
 }
 
-bool coordinator_open(Coordinator *coordinator, const Federation *federation, const char *directory, FILE *console,
-                      FILE *log, Diagnostics *diagnostics)
+bool coordinator_open(Coordinator *coordinator, Federation *federation, const char *directory, FILE *console, FILE *log,
+                      Diagnostics *diagnostics)
 {
     GlobalModel model;
     char *path = path_of_model(directory);
@@ -131,7 +129,8 @@ bool coordinator_is_done(const Coordinator *coordinator)
 bool coordinator_is_needless(const Coordinator *coordinator)
 {
     bool all = coordinator_is_done(coordinator) && !coordinator->holds;
-    for (int s = 0; s < coordinator->federation->site_count; s++) all = all && coordinator->sites[s].has_final;
+    for (int s = 0; s < coordinator->federation->site_count; s++)
+        all = all && (coordinator->sites[s].has_final || coordinator->federation->sites[s].left);
     return all;
 }
 
@@ -242,10 +241,7 @@ static void leave_phase(Coordinator *coordinator, double now)
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
 }
 
-static int answers_needed(const SumRound *sum)
-{
-    return sum->phase == SUM_REVEALS ? sum_threshold(sum->sites) : sum->least;
-}
+static int answers_needed(const SumRound *sum) { return sum->phase == SUM_REVEALS ? sum->threshold : sum->least; }
 
 /* A phase goes on while pieces of updates arrive, so that slow links do not start again. */
 static bool phase_is_too_long(const Coordinator *coordinator, double now)
@@ -282,6 +278,10 @@ void coordinator_tick(Coordinator *coordinator, double now)
 {
     if (coordinator->observe) coordinator->observe(coordinator->observer, now);
     if (!coordinator->durable && now >= coordinator->retry_at) try_to_write(coordinator, now);
+    if (coordinator->durable && coordinator->sum.phase == SUM_OFFERS && now - coordinator->looked_at > look_seconds) {
+        coordinator->looked_at = now;
+        if (coordinator_take_amendments(coordinator)) begin_round(coordinator);
+    }
     while (coordinator->durable && !coordinator_is_done(coordinator)) {
         SumRound *sum = &coordinator->sum;
         int answers = sum_round_answers(sum), awaited = presence_awaited(coordinator), needed = answers_needed(sum);
@@ -443,6 +443,7 @@ static void take_other(Coordinator *coordinator, int site, Request *request, dou
     } else {
         if (coordinator->phase_since == INFINITY) coordinator->phase_since = now;
         if (coordinator->round_since == INFINITY) coordinator->round_since = now;
+        if (request->phase == SUM_OFFERS) sum->members[site].former = coordinator->sites[site].uses_former;
         put(coordinator, REPLY_TAKEN, NULL, 0, reply);
     }
 }
@@ -501,6 +502,16 @@ static bool is_first_start(Coordinator *coordinator, int site, const Request *re
 static void answer_request(Coordinator *coordinator, int site, Request *request, double now, Buffer *reply)
 {
     KnownSite *known = &coordinator->sites[site];
+    const char *refusal = NULL;
+    Buffer amendment = {0};
+    if (coordinator_amends(coordinator, site, request, &refusal, &amendment)) {
+        if (refusal)
+            refuse_request(coordinator, site, refusal, reply);
+        else
+            put(coordinator, REPLY_AMEND, amendment.bytes, amendment.size, reply);
+        buffer_free(&amendment);
+        return;
+    }
     if (!is_first_start(coordinator, site, request, now, reply)) return;
     if (request->kind == REQUEST_ALIVE) { /* it may be too slow nevertheless: rounds do not wait for it */
         put(coordinator, REPLY_WAIT, NULL, 0, reply);

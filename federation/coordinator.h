@@ -32,6 +32,8 @@ typedef struct KnownSite {
     char options[ASK_MOST_OPTIONS + 1]; /* with which it trains, as it says */
     bool says_options;
     char other_options[3 * ASK_MOST_OPTIONS]; /* why it is refused for them */
+    bool withholds;                           /* its consent to the amendments that it has not taken */
+    bool uses_former;                         /* key: the one before, as whoever brings its messages says */
     bool refuses;                             /* the model of this round, which has collapsed on its rows */
     bool restarted;                           /* in this round, which began anew for it */
     double heard;                             /* when it last was, 0: not yet */
@@ -47,13 +49,16 @@ typedef struct Traffic {
 } Traffic;
 
 typedef struct Coordinator {
-    const Federation *federation;
-    GlobalModel model; /* model.round is the current round while `durable` */
-    SumRound sum;      /* of the current round */
+    Federation *federation; /* amendments change it between rounds */
+    GlobalModel model;      /* model.round is the current round while `durable` */
+    SumRound sum;           /* of the current round */
     KnownSite *sites;
     Traffic traffic[REQUEST_KINDS][SUM_DONE + 1]; /* since the start, by what it was for */
     char *model_path;
     const char *directory;           /* of the model */
+    const char *log_path;            /* of the log; NULL: not known */
+    double looked_at;                /* when the directory was last looked through for an amendment */
+    int64_t said_amendment;          /* the number of one that is wrong, which was said; 0: none */
     FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */
     double round_since, phase_since; /* when the first offer came, when the phase began */
     double piece_at;                 /* when the last piece of an update came */
@@ -72,11 +77,11 @@ typedef struct Coordinator {
 
 /* Reads DIR/model.safetensors, which must be the federation's, and begins its next round. `federation`, `console` and
  * `log` must outlive it. Free it in any case. */
-bool coordinator_open(Coordinator *coordinator, const Federation *federation, const char *directory, FILE *console,
-                      FILE *log, Diagnostics *diagnostics);
+bool coordinator_open(Coordinator *coordinator, Federation *federation, const char *directory, FILE *console, FILE *log,
+                      Diagnostics *diagnostics);
 /* The same with a model at hand, which it takes over and writes to that place. */
-void coordinator_begin(Coordinator *coordinator, const Federation *federation, GlobalModel *model,
-                       const char *directory, FILE *console, FILE *log);
+void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalModel *model, const char *directory,
+                       FILE *console, FILE *log);
 void coordinator_free(Coordinator *coordinator);
 
 /* Replies to a request of a site, whose number its key has proved; time in seconds. Appends the reply. */
@@ -90,6 +95,16 @@ bool coordinator_is_done(const Coordinator *coordinator);
 bool coordinator_is_needless(const Coordinator *coordinator);
 /* The greatest request that is not refused for its size. */
 size_t coordinator_largest_request(const Coordinator *coordinator);
+
+/* coordinator_amend.c: takes the amendments in DIR/amendments whose round has come, one after the other, into
+ * DIR/federation.yaml; whether there were any. Only where no session is under way. */
+bool coordinator_take_amendments(Coordinator *coordinator);
+/* Every site has a number in model.counted. */
+void coordinator_fit_counted(Coordinator *coordinator);
+/* What the site's message is answered with instead: the amendment that it lacks, or, of one that has left or whose key
+ * was replaced, a refusal. False: it may be answered. *refusal is NULL unless it is refused. */
+bool coordinator_amends(Coordinator *coordinator, int site, const Request *request, const char **refusal,
+                        Buffer *amendment);
 
 /* coordinator_presence.c: which sites a round waits for: those that are drawn, have not been silent and were not
  * dropped. */
@@ -121,5 +136,8 @@ void coordinator_report_traffic(const Coordinator *coordinator);
 /* The log's first line; appends it. */
 void coordinator_print_header(const Federation *federation, Buffer *text);
 void coordinator_log_header(const Federation *federation, FILE *log);
+/* Gives the log at `path` the columns of sites that joined since, if it lacks them. A log of other sites stays as it
+ * is. */
+bool coordinator_widen_log(const Federation *federation, const char *path, Diagnostics *diagnostics);
 
 #endif

@@ -14,8 +14,8 @@ bool presence_is_dropped(const Coordinator *coordinator, int site)
 static bool is_there(const Coordinator *coordinator, int number)
 {
     const KnownSite *site = &coordinator->sites[number];
-    return !site->left_out && !site->silent && !site->refuses &&
-           (!presence_is_dropped(coordinator, number) || site->returned);
+    return !coordinator->federation->sites[number].left && !site->withholds && !site->left_out && !site->silent &&
+           !site->refuses && (!presence_is_dropped(coordinator, number) || site->returned);
 }
 
 static uint64_t place_of(const Coordinator *coordinator, int site)
@@ -63,6 +63,7 @@ void presence_note_round(Coordinator *coordinator, int number, bool counted)
     KnownSite *site = &coordinator->sites[number];
     const char *name = coordinator->federation->sites[number].name;
     bool was_dropped = presence_is_dropped(coordinator, number);
+    if (coordinator->federation->sites[number].left) return;
     if (counted) {
         if (was_dropped) coordinator_say(coordinator, "site '%s' is back: rounds wait for it again\n", name);
         site->missed = 0;

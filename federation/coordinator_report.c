@@ -2,7 +2,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
 
+#include "base/input_files.h"
 #include "base/text.h"
 #include "federation/coordinator.h"
 #include "federation/privacy.h"
@@ -77,6 +80,48 @@ void coordinator_log_header(const Federation *federation, FILE *log)
     buffer_free(&text);
 }
 
+/* The text with the header's line in place of its first, and so many empty columns more in every other line. */
+static void widen(Buffer *to, const char *text, const char *header, int columns)
+{
+    buffer_print(to, "%s", header);
+    for (const char *line = strchr(text, '\n'); line && *++line;) {
+        const char *end = strchr(line, '\n');
+        if (!end) break;
+        buffer_append(to, line, (size_t)(end - line));
+        for (int i = 0; i < columns; i++) buffer_print(to, ",");
+        buffer_print(to, "\n");
+        line = end;
+    }
+}
+
+bool coordinator_widen_log(const Federation *federation, const char *path, Diagnostics *diagnostics)
+{
+    MappedFile file;
+    struct stat status;
+    Buffer header = {0}, text = {0}, widened = {0};
+    Federation then = *federation;
+    bool ok = true;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) return true;
+    if (!file_map(&file, path, diagnostics)) return false;
+    buffer_append(&text, file.bytes, file.size);
+    file_unmap(&file);
+    input_files_release_path(path);
+    for (int s = federation->site_count - 1; s > 0 && !widened.size; s--) {
+        buffer_free(&header);
+        then.site_count = s;
+        coordinator_print_header(&then, &header);
+        if (strncmp(buffer_text(&text), buffer_text(&header), header.size) != 0) continue;
+        buffer_free(&header);
+        coordinator_print_header(federation, &header);
+        widen(&widened, buffer_text(&text), buffer_text(&header), 2 * (federation->site_count - s));
+    }
+    if (widened.size) ok = file_write_all(path, widened.bytes, widened.size, diagnostics);
+    buffer_free(&header);
+    buffer_free(&text);
+    buffer_free(&widened);
+    return ok;
+}
+
 static void log_number(FILE *log, double number)
 {
     if (isnan(number))
@@ -112,7 +157,7 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
     if (!coordinator->console) return;
     Buffer line = {0};
     text_format(&line, "round %" PRId64 " of %" PRId64 ": %d of %d sites", coordinator->model.round, federation->rounds,
-                sites, federation->site_count);
+                sites, federation_present(federation));
     if (!isnan(loss)) text_format(&line, ", loss %.4f (", loss);
     for (int s = 0, before = 0; s < federation->site_count && !isnan(loss); s++) {
         const SiteMetrics *metrics = &coordinator->sites[s].metrics;

@@ -12,6 +12,13 @@ void federation_free(Federation *federation)
     *federation = (Federation){0};
 }
 
+int federation_present(const Federation *federation)
+{
+    int present = 0;
+    for (int s = 0; s < federation->site_count; s++) present += !federation->sites[s].left;
+    return present;
+}
+
 int federation_find_site(const Federation *federation, const char *name)
 {
     for (int s = 0; s < federation->site_count; s++)
@@ -48,8 +55,13 @@ static void print_sites(const Federation *federation, Buffer *text)
         const FederationSite *site = &federation->sites[s];
         print_text(text, "  - {name", site->name);
         print_text(text, ", key", site->key);
-        buffer_print(text, ", rows_per_step: %lld%s}\n", (long long)site->rows_per_step,
+        buffer_print(text, ", rows_per_step: %lld%s", (long long)site->rows_per_step,
                      site->own_options ? ", own_options: true" : "");
+        if (site->joined) buffer_print(text, ", joined: %lld", (long long)site->joined);
+        if (site->left) buffer_print(text, ", left: %lld", (long long)site->left);
+        if (site->rekeyed) buffer_print(text, ", rekeyed: %lld", (long long)site->rekeyed);
+        if (site->former_key) print_text(text, ", former_key", site->former_key);
+        buffer_print(text, "}\n");
     }
 }
 
@@ -133,6 +145,8 @@ void federation_print(const Federation *federation, Buffer *text)
     }
     if (!hash_equal(compiled->follows, (Hash){0, 0}))
         buffer_print(text, "  follows: \"%s\"\n", hash_format(compiled->follows, hash));
+    if (compiled->owner) buffer_print(text, "  owner: \"%s\"\n", compiled->owner);
+    if (compiled->amended) buffer_print(text, "  amended: %lld\n", (long long)compiled->amended);
     if (compiled->why_steps) {
         print_text(text, "  local_steps", compiled->why_steps);
         buffer_print(text, "\n");

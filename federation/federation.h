@@ -47,6 +47,9 @@ typedef struct FederationSite {
     const char *key;       /* public, unique */
     int64_t rows_per_step; /* 0: as the model and its options have it; once compiled never */
     bool own_options;      /* it may train with other options than the others: --lr, --clip, ... */
+    /* By amendments; the rounds are the first ones with it, 0: never. A site that has left keeps its number. */
+    int64_t joined, left, rekeyed;
+    const char *former_key; /* that `key` replaced in round `rekeyed`, in which it still counts; NULL: none */
 } FederationSite;
 
 /* Differential privacy of sites (privacy.h); clip 0: none. */
@@ -78,6 +81,8 @@ typedef struct FederationCompiled {
     const char *low_rank;   /* --lora; "" without */
     const char *recipe;     /* SkyProgram.recipe_hash and .weights_hash of every site's programs; NULL: not known */
     const char *why_steps;  /* what local_steps: auto was decided by; NULL: a person gave them */
+    const char *owner;      /* who may amend it: a public key of Ed25519, hexadecimal; NULL: nobody */
+    int64_t amended;        /* amendments that are in it */
     Hash follows; /* the identity of the federation whose model this one goes on with; zero: it begins with a new one */
 } FederationCompiled;
 
@@ -142,6 +147,8 @@ void federation_set_link(Federation *federation, int from, int to, LinkRate rate
 bool federation_check_links(const Federation *federation, const char *path, const char *what, Diagnostics *diagnostics);
 /* federation_links.c: reads `default_link` and `links` (NULL: absent), once the sites are known. */
 bool federation_read_links(Federation *federation, const YamlFile *yaml, YamlNode *default_link, YamlNode *links);
+/* Sites that have not left. */
+int federation_present(const Federation *federation);
 /* -1: there is none of that name. */
 int federation_find_site(const Federation *federation, const char *name);
 

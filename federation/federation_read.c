@@ -6,12 +6,11 @@
 #include "federation/aggregate/sum_messages.h"
 #include "federation/evaluations.h"
 #include "federation/federation.h"
+#include "federation/site_read.h"
 #include "runtime/wire/address.h"
-#include "runtime/wire/keys.h"
 
-enum { MOST_NAME = 64, MOST_FRAGMENTS = 1 << 16 };
+enum { MOST_FRAGMENTS = 1 << 16 };
 #define MOST_COUNT ((int64_t)1 << 40)
-#define MOST_ROWS_PER_STEP ((int64_t)1 << 24)
 
 typedef struct Reader {
     YamlFile yaml;
@@ -46,21 +45,6 @@ static bool read_positive(Reader *reader, YamlNode *node, const char *object, co
            yaml_error(&reader->yaml, node, object, NULL, "%s must be greater than 0 and at most %g", what, most);
 }
 
-static bool is_plain(const char *text)
-{
-    static const char plain[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
-    return strspn(text, plain) == strlen(text) && *text != '.' && *text != '-' && strlen(text) <= MOST_NAME;
-}
-
-static bool read_key(Reader *reader, YamlNode *node, const char *object, const char **key)
-{
-    if (!node) return true;
-    if (!read_text(reader, node, object, "key", key)) return false;
-    return wire_key_is_valid(*key) ||
-           yaml_error(&reader->yaml, node, object, "skycc key NAME makes one; put quotes around it",
-                      "key must be a public key of %d characters in Z85", WIRE_KEY_TEXT);
-}
-
 static bool read_choice(Reader *reader, YamlNode *node, const char *what, const char *no, const char *yes, bool *value)
 {
     const char *text;
@@ -74,11 +58,11 @@ static bool read_choice(Reader *reader, YamlNode *node, const char *what, const 
 /* ---- Sites and the coordinator ---- */
 
 /* Two sites may not have the same name or key. */
-static bool check_former_sites(Reader *reader, YamlNode *name, YamlNode *key, const FederationSite *site)
+static bool check_former_sites(Reader *reader, YamlNode *node, YamlNode *key, const FederationSite *site)
 {
     for (const FederationSite *former = reader->federation->sites; former < site; former++) {
         if (former->name && site->name && strcmp(former->name, site->name) == 0)
-            return yaml_error(&reader->yaml, name, NULL, NULL, "two sites are named '%s'", site->name);
+            return yaml_error(&reader->yaml, node, NULL, NULL, "two sites are named '%s'", site->name);
         if (former->key && site->key && strcmp(former->key, site->key) == 0)
             return yaml_error(&reader->yaml, key, NULL, "every site makes a key of its own with skycc key NAME",
                               "the key of site '%s' is that of site '%s', too", site->name, former->name);
@@ -88,26 +72,12 @@ static bool check_former_sites(Reader *reader, YamlNode *name, YamlNode *key, co
 
 static bool read_site(Reader *reader, YamlNode *node)
 {
-    enum { NAME, KEY, ROWS, OPTIONS, CLUSTER, COUNT };
-    YamlMember members[] = {[NAME] = {"name", true, NULL},
-                            [KEY] = {"key", true, NULL},
-                            [ROWS] = {"rows_per_step", reader->compiled, NULL},
-                            [OPTIONS] = {"own_options", false, NULL},
-                            [CLUSTER] = {"cluster", true, NULL}};
     Federation *federation = reader->federation;
     FederationSite *site = &federation->sites[federation->site_count++];
-    const char *object = "site";
-    bool ok = yaml_members(&reader->yaml, node, object, members, reader->compiled ? CLUSTER : COUNT);
-    ok &= read_text(reader, members[NAME].value, object, "name", &site->name);
-    if (site->name) object = arena_format(&federation->arena, "site '%s'", site->name);
-    if (site->name && (!is_plain(site->name) || strcmp(site->name, "coordinator") == 0))
-        ok = yaml_error(&reader->yaml, members[NAME].value, NULL, NULL,
-                        "the name of a site is a plain word of at most %d characters, and not coordinator", MOST_NAME);
-    ok &= read_key(reader, members[KEY].value, object, &site->key);
-    ok &= read_integer(reader, members[ROWS].value, object, "rows_per_step", MOST_ROWS_PER_STEP, &site->rows_per_step);
-    ok &= read_text(reader, members[CLUSTER].value, object, "cluster", &site->cluster);
-    ok &= read_choice(reader, members[OPTIONS].value, "own_options", "false", "true", &site->own_options);
-    return ok && check_former_sites(reader, members[NAME].value, members[KEY].value, site);
+    SiteForm form = reader->compiled ? SITE_COMPILED : SITE_WRITTEN;
+    YamlNode *key = NULL;
+    return site_read(&reader->yaml, &federation->arena, node, form, site, &key) &&
+           check_former_sites(reader, node, key, site);
 }
 
 static bool read_sites(Reader *reader, YamlNode *node)
@@ -142,7 +112,7 @@ static bool read_coordinator(Reader *reader, YamlNode *node)
     bool ok = yaml_members(&reader->yaml, node, object, members, reader->compiled ? BANDWIDTH : COUNT);
     ok &= read_text(reader, members[ADDRESS].value, object, "address", &federation->address);
     ok &= read_bandwidth(reader, members[BANDWIDTH].value, object);
-    ok &= read_key(reader, members[KEY].value, object, &federation->key);
+    ok &= site_key_read(&reader->yaml, &federation->arena, members[KEY].value, object, &federation->key);
     if (federation->address && !wire_address_is_valid(federation->address))
         ok = yaml_error(&reader->yaml, members[ADDRESS].value, object, NULL,
                         "address '%s' is not HOST:PORT, with a port from 1 to 65535", federation->address);
@@ -249,7 +219,7 @@ enum {
 static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites, YamlNode *sample)
 {
     Federation *federation = reader->federation;
-    int sites = federation->site_count, needed = federation->secure ? sum_threshold(sites) : 1;
+    int sites = federation_present(federation), needed = federation->secure ? sum_threshold(sites) : 1;
     int64_t drawn = 0, given = needed;
     if (!read_integer(reader, sample, NULL, "sample", sites, &drawn)) return false;
     int64_t least = sum_threshold(drawn && !federation->secure ? (int)drawn : sites);
@@ -439,12 +409,13 @@ static bool read_identity(Reader *reader, YamlNode *node, const char *what, Hash
 
 static bool read_compiled(Reader *reader, YamlNode *node)
 {
-    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, RECIPE, WHY_STEPS, FOLLOWS, COUNT };
+    enum { IDENTITY, MODEL, OPTIMIZER, STATES, SITE, LORA, RECIPE, WHY_STEPS, FOLLOWS, OWNER, AMENDED, COUNT };
     YamlMember members[] = {[IDENTITY] = {"federation", true, NULL}, [MODEL] = {"model", true, NULL},
                             [OPTIMIZER] = {"optimizer", true, NULL}, [STATES] = {"states", true, NULL},
                             [SITE] = {"site", false, NULL},          [LORA] = {"lora", false, NULL},
                             [RECIPE] = {"recipe", false, NULL},      [WHY_STEPS] = {"local_steps", false, NULL},
-                            [FOLLOWS] = {"follows", false, NULL}};
+                            [FOLLOWS] = {"follows", false, NULL},    [OWNER] = {"owner", false, NULL},
+                            [AMENDED] = {"amended", false, NULL}};
     FederationCompiled *compiled = &reader->federation->compiled;
     const char *object = "compiled", *site = NULL;
     compiled->site = -1;
@@ -457,6 +428,8 @@ static bool read_compiled(Reader *reader, YamlNode *node)
     ok &= read_text(reader, members[RECIPE].value, object, "recipe", &compiled->recipe);
     ok &= read_text(reader, members[WHY_STEPS].value, object, "local_steps", &compiled->why_steps);
     ok &= read_text(reader, members[SITE].value, object, "site", &site);
+    ok &= read_text(reader, members[OWNER].value, object, "owner", &compiled->owner);
+    ok &= read_integer(reader, members[AMENDED].value, object, "amended", MOST_COUNT, &compiled->amended);
     ok &= yaml_integer(&reader->yaml, members[OPTIMIZER].value, object, "optimizer", 0, 4, &compiled->optimizer);
     ok &= yaml_integer(&reader->yaml, members[STATES].value, object, "states", 0, 2, &compiled->states);
     if (!ok || !site) return ok;

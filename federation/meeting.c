@@ -17,7 +17,7 @@ bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingK
     return fixed_point_exponent(update, count, weight, &meeting->exponent);
 }
 
-static void end_session(Meeting *meeting)
+void meeting_forget_session(Meeting *meeting)
 {
     sum_site_close(meeting->sum);
     buffer_free(&meeting->answer);
@@ -25,7 +25,11 @@ static void end_session(Meeting *meeting)
     meeting->has_answered = false;
 }
 
-void meeting_close(Meeting *meeting) { end_session(meeting); }
+void meeting_close(Meeting *meeting)
+{
+    meeting_forget_session(meeting);
+    buffer_free(&meeting->told);
+}
 
 static MeetingState blame(Meeting *meeting, MeetingState state, int site, const char *text)
 {
@@ -42,7 +46,8 @@ static void begin_answer(Meeting *meeting, SumPhase phase)
                        .federation = meeting->federation->compiled.identity,
                        .round = (uint64_t)meeting->round,
                        .branch = (uint64_t)meeting->branch,
-                       .place = meeting->place};
+                       .place = meeting->place,
+                       .amended = (uint64_t)meeting->federation->compiled.amended};
     memcpy(request.session, meeting->session, SESSION_BYTES);
     buffer_free(&meeting->answer);
     request_put(&meeting->answer, &request);
@@ -58,9 +63,11 @@ static void make_offer(Meeting *meeting, const unsigned char *session)
                       .secure = federation->secure,
                       .lasting_secret = federation->secure ? meeting->keys->secret : NULL,
                       .lasting_publics = federation->secure ? meeting->keys->publics : NULL,
+                      .former_publics = federation->secure ? meeting->keys->formers : NULL,
+                      .threshold = sum_threshold(federation_present(federation)),
                       .session = session};
     unsigned char offer[SUM_OFFER_BYTES];
-    end_session(meeting);
+    meeting_forget_session(meeting);
     memcpy(meeting->session, session, SESSION_BYTES);
     meeting->sum = sum_site_open(&setup);
     sum_site_offer(meeting->sum, meeting->exponent, offer);
@@ -177,7 +184,7 @@ static bool make_answer(Meeting *meeting, const Reply *told)
     case SUM_VALUES: ok = begin_values(meeting, values); break;
     default: ok = make_reveal(meeting, told);
     }
-    if (!ok) end_session(meeting);
+    if (!ok) meeting_forget_session(meeting);
     return ok;
 }
 
@@ -233,6 +240,10 @@ static MeetingState send_answer(Meeting *meeting)
 static MeetingState follow(Meeting *meeting, const Reply *reply)
 {
     meeting->said = *reply;
+    if (reply->kind == REPLY_AMEND || reply->kind == REPLY_REFUSED) {
+        buffer_free(&meeting->told);
+        buffer_append(&meeting->told, reply->payload, reply->size);
+    }
     meeting->said.payload = NULL;
     meeting->said.size = 0;
     meeting->hint = reply->kind == REPLY_TWICE ? REPLY_TWICE_HINT : "compile all sites and the coordinator together";
@@ -242,6 +253,7 @@ static MeetingState follow(Meeting *meeting, const Reply *reply)
                      "another federation");
     if (reply_sends_away(reply)) return blame(meeting, MEETING_REFUSED, -1, "says that this site " REPLY_TWICE_TEXT);
     if (reply->kind == REPLY_TWICE) return MEETING_WAITS;
+    if (reply->kind == REPLY_AMEND) return MEETING_AMENDED;
     meeting->counted = reply_counted(reply);
     if ((int64_t)reply->round != meeting->round || (int64_t)reply->branch != meeting->branch ||
         (int64_t)reply->rounds <= meeting->round)
@@ -256,7 +268,8 @@ MeetingState meeting_step(Meeting *meeting)
                        .federation = meeting->federation->compiled.identity,
                        .round = (uint64_t)meeting->round,
                        .branch = (uint64_t)meeting->branch,
-                       .place = meeting->place};
+                       .place = meeting->place,
+                       .amended = (uint64_t)meeting->federation->compiled.amended};
     Buffer question = {0}, bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;

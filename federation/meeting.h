@@ -14,7 +14,8 @@ typedef bool Exchange(void *context, const Buffer *request, Buffer *reply);
 
 typedef struct MeetingKeys {
     unsigned char secret[KEY_BYTES];
-    unsigned char publics[SUM_MOST_SITES * KEY_BYTES]; /* of all sites */
+    unsigned char publics[SUM_MOST_SITES * KEY_BYTES]; /* of all sites; zeros of those that have left */
+    unsigned char formers[SUM_MOST_SITES * KEY_BYTES]; /* the ones before, where they count in this round, too */
 } MeetingKeys;
 
 typedef struct Meeting {
@@ -44,12 +45,14 @@ typedef struct Meeting {
     int64_t counted; /* after the round: the number of the last one that this site was in */
     /* The last thing that went wrong, for the user: what another site, or the coordinator (-1), is to blame for. */
     SumProblem problem;
+    Buffer told;      /* the text of an amendment, or why the coordinator refuses this site */
     const char *hint; /* where it is refused: what to do */
 } Meeting;
 
 typedef enum MeetingState {
     MEETING_WAITS,   /* ask again in a while */
     MEETING_GOES_ON, /* ask again at once */
+    MEETING_AMENDED, /* the federation is to be amended first: `told` has the text */
     MEETING_OVER,    /* the round has ended, with this update or without */
     MEETING_REFUSED  /* the coordinator will never take this site's updates: problem says why */
 } MeetingState;
@@ -58,6 +61,8 @@ typedef enum MeetingState {
 bool meeting_open(Meeting *meeting, const Federation *federation, const MeetingKeys *keys, int64_t round,
                   const float *update, size_t count, int64_t weight);
 void meeting_close(Meeting *meeting);
+/* Between two steps: the federation or its keys have changed, so that the session begins anew. */
+void meeting_forget_session(Meeting *meeting);
 /* One question and what follows from it. meeting->problem.text is set where something was wrong. meeting->said has the
  * coordinator's round, branch and number of rounds once it has said them (kind REPLY_KINDS before). */
 MeetingState meeting_step(Meeting *meeting);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 3};
+static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 4};
 
 static void put_mark(unsigned char *head, int kind, SumPhase phase)
 {
@@ -27,6 +27,7 @@ void request_put(Buffer *message, const Request *request)
     put_u64(head + 24 + SESSION_BYTES, request->round);
     put_u64(head + 32 + SESSION_BYTES, request->branch);
     put_u64(head + 40 + SESSION_BYTES, request->place);
+    put_u64(head + 48 + SESSION_BYTES, request->amended);
     buffer_append(message, head, sizeof head);
     if (request->size) buffer_append(message, request->payload, request->size);
 }
@@ -40,6 +41,7 @@ bool request_get(Request *request, const unsigned char *message, size_t size)
                          .round = get_u64(message + 24 + SESSION_BYTES),
                          .branch = get_u64(message + 32 + SESSION_BYTES),
                          .place = get_u64(message + 40 + SESSION_BYTES),
+                         .amended = get_u64(message + 48 + SESSION_BYTES),
                          .payload = message + REQUEST_HEAD,
                          .size = size - REQUEST_HEAD};
     memcpy(request->session, message + 24, SESSION_BYTES);

@@ -1,9 +1,9 @@
 /* What crosses between a site and the coordinator: requests by the site and to each a reply, in order. Numbers are
  * little-endian.
  *
- *   request   "SKYF", u8 3, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 branch,
- *             u64 place, payload
- *   reply     "SKYF", u8 3, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
+ *   request   "SKYF", u8 4, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 branch,
+ *             u64 place, u64 amended, payload
+ *   reply     "SKYF", u8 4, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
  *
  * The place says where the site runs (site_starts.h). Requests: ask (no payload; u8 1: the site does not take the
  * round's model; u8 2 and text: the options with which it trains; the session that the site is in, so
@@ -14,7 +14,10 @@
  * of updates with u64 how many pieces are there in front); taken; refused (payload why, text); model (payload float32);
  * twice (the site runs elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply
  * is the coordinator's: a site that lags has missed a round, and takes the model. So does one that knows another
- * branch: how often the coordinator went back to an earlier round. `rounds` is after how many the federation ends. */
+ * branch: how often the coordinator went back to an earlier round. `rounds` is after how many the federation ends.
+ * `amended` is how many amendments the site has taken; a site that lacks one is told it (amend; payload its text)
+ * whatever it asks, and asks again once it has taken it. Until it does, it says with a question (u8 3) that
+ * it withholds its consent, and rounds do not wait for it. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 
@@ -33,18 +36,19 @@ typedef enum ReplyKind {
     REPLY_REFUSED,
     REPLY_MODEL,
     REPLY_TWICE,
+    REPLY_AMEND,
     REPLY_KINDS
 } ReplyKind;
 
 enum {
-    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 3 * 8,
+    REQUEST_HEAD = 8 + 16 + SESSION_BYTES + 4 * 8,
     REPLY_HEAD = 8 + SESSION_BYTES + 3 * 8,
     REPLY_WAIT_BYTES = 8 + 1, /* to a question */
     METRICS_BYTES = 4 + 8 + 8,
     MODEL_PIECE = 1 << 20 /* elements of a reply, at most */
 };
 
-enum { ASK_REFUSES = 1, ASK_OPTIONS = 2, ASK_MOST_OPTIONS = 239 /* bytes of text */ };
+enum { ASK_REFUSES = 1, ASK_OPTIONS = 2, ASK_WITHHOLDS = 3, ASK_MOST_OPTIONS = 239 /* bytes of text */ };
 
 #define ROUND_NONE UINT64_MAX /* of a site that has no update */
 
@@ -53,7 +57,7 @@ typedef struct Request {
     SumPhase phase;
     Hash federation;
     unsigned char session[SESSION_BYTES];
-    uint64_t round, branch, place;
+    uint64_t round, branch, place, amended;
     const unsigned char *payload;
     size_t size;
 } Request;

@@ -76,7 +76,8 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
 {
     const char *path = coordinate->log_path;
     struct stat status;
-    if (!input_files_spare(path, diagnostics)) return false;
+    if (!input_files_spare(path, diagnostics) || !coordinator_widen_log(&coordinate->federation, path, diagnostics))
+        return false;
     FILE *log = coordinate->log = fopen(path, "a+e");
     bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);
     off_t kept = is_file ? whole_rounds(coordinate, log) : 0;
@@ -86,6 +87,7 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
     if (!ok || (is_file && ftruncate(fileno(log), kept) != 0)) return file_error(diagnostics, path, "cannot write");
     if (kept == 0) coordinator_log_header(&coordinate->federation, log);
     coordinate->coordinator.log = log;
+    coordinate->coordinator.log_path = is_file ? path : NULL;
     return true;
 }
 

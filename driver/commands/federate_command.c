@@ -1,4 +1,5 @@
 /* skycc federate: makes a directory for every site of a federation and one for the coordinator. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,92 +8,19 @@
 #include "base/directory.h"
 #include "base/text.h"
 #include "codegen/link/link.h"
+#include "driver/commands/amend_federation.h"
 #include "driver/commands/commands.h"
+#include "driver/commands/federate_sites.h"
 #include "driver/coordinate/evaluator.h"
 #include "driver/federate/federation_start.h"
 #include "driver/federate/federation_steps.h"
+#include "federation/amendment.h"
 #include "federation/planning/probed_links.h"
-
-typedef struct Federate {
-    const Options *options;
-    Arena arena;
-    Federation federation;
-    FederationStart start;
-    OutputDirectory directory;
-} Federate;
-
-static const char *cluster_of(Federate *federate, int site)
-{
-    return federation_cluster(&federate->arena, federate->options->federation,
-                              federate->federation.sites[site].cluster);
-}
-
-static ModelOptions load_options(const Federate *federate)
-{
-    ModelOptions load = federate->options->load;
-    load.seed = federate->options->seed;
-    load.train = true;
-    return load;
-}
-
-static bool make_start(Federate *federate, Diagnostics *diagnostics)
-{
-    const Options *options = federate->options;
-    PlanModelOptions plan = options->plan;
-    ModelOptions load = load_options(federate);
-    plan.cluster = cluster_of(federate, 0);
-    plan.profile = NULL;
-    return federation_start_make(&federate->start, &federate->federation, options->model, &plan, &load, options->init,
-                                 diagnostics) &&
-           (!options->follows ||
-            federation_start_follow(&federate->start, &federate->federation, options->follows, diagnostics));
-}
 
 static const char *site_directory(Federate *federate, int site)
 {
     return arena_format(&federate->arena, "%s/%s", federate->directory.temporary,
                         federate->federation.sites[site].name);
-}
-
-static bool compile_site(Federate *federate, int site, Diagnostics *diagnostics)
-{
-    Options options = *federate->options;
-    options.output = site_directory(federate, site);
-    options.plan.cluster = cluster_of(federate, site);
-    options.plan.profile = NULL; /* of links between sites */
-    options.plan.request.microbatches =
-        (int)(federate->federation.sites[site].rows_per_step / federate->start.microbatch_rows);
-    options.quiet = options.alone = true;
-    return compile_command(&options, diagnostics);
-}
-
-static bool write_common(Federate *federate, const char *directory, int site, const char *model,
-                         Diagnostics *diagnostics)
-{
-    Buffer text = {0};
-    federate->federation.compiled.site = site;
-    federation_print(&federate->federation, &text);
-    bool ok = file_write_part(arena_format(&federate->arena, "%s/federation.yaml", directory), buffer_text(&text),
-                              text.size, diagnostics) &&
-              global_model_write(&federate->start.model, arena_format(&federate->arena, "%s/%s", directory, model),
-                                 diagnostics);
-    buffer_free(&text);
-    return ok;
-}
-
-static bool finish_site(Federate *federate, int site, Diagnostics *diagnostics)
-{
-    const char *directory = site_directory(federate, site);
-    GlobalModel *model = &federate->start.model;
-    float *momentum = model->momentum, *variance = model->variance;
-    unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST,
-                        directory));          /* the list of the whole directory names its files too */
-    model->momentum = model->variance = NULL; /* the coordinator's */
-    bool ok = write_common(federate, directory, site, "start.safetensors", diagnostics);
-    model->momentum = momentum;
-    model->variance = variance;
-    return ok && link_beside("member", arena_format(&federate->arena, "%s/member", directory),
-                             &(LinkOptions){.runtime = ""}, diagnostics);
 }
 
 static bool copy_file(const char *from, const char *to, Diagnostics *diagnostics)
@@ -125,8 +53,23 @@ static bool make_coordinator(Federate *federate, Diagnostics *diagnostics)
     const char *data = federate->federation.steering.data;
     if (mkdir(directory, 0777) != 0) return file_error(diagnostics, directory, "cannot create");
     if (data) data = federation_cluster(&federate->arena, federate->options->federation, data);
-    return write_common(federate, directory, -1, "model.safetensors", diagnostics) &&
+    return federate_write_common(federate, directory, -1, "model.safetensors", diagnostics) &&
            (!data || add_evaluation(federate, directory, data, diagnostics));
+}
+
+/* The owner's key pair, whose secret half lies next to the folders and goes nowhere. */
+static bool make_owner(Federate *federate, Diagnostics *diagnostics)
+{
+    char secret[OWNER_SECRET_TEXT + 1], public_key[OWNER_PUBLIC_TEXT + 1];
+    const char *path = arena_format(&federate->arena, "%s/" OWNER_KEY, federate->directory.temporary);
+    owner_key_draw(secret, public_key);
+    federate->federation.compiled.owner = arena_string(&federate->federation.arena, public_key);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    bool ok = descriptor >= 0 && write(descriptor, secret, OWNER_SECRET_TEXT) == OWNER_SECRET_TEXT &&
+              write(descriptor, "\n", 1) == 1;
+    explicit_bzero(secret, sizeof secret);
+    if (descriptor >= 0) ok = close(descriptor) == 0 && ok;
+    return ok || file_error(diagnostics, path, "cannot write");
 }
 
 static bool federate_all(Federate *federate, Diagnostics *diagnostics)
@@ -137,20 +80,21 @@ static bool federate_all(Federate *federate, Diagnostics *diagnostics)
         !probed_links_take(federation, options->plan.profile, diagnostics) ||
         (federation->local_steps == FEDERATION_STEPS_AUTO &&
          !federation_check_links(federation, options->federation, "local_steps: auto", diagnostics)) ||
-        !make_start(federate, diagnostics) ||
+        !federate_make_start(federate, 0, diagnostics) ||
         !directory_create(&federate->directory, options->output, options->force, diagnostics))
         return false;
     if (!federation_settle_rows(federation, options->federation, federate->start.microbatch_rows,
                                 options->plan.request.microbatches, diagnostics))
         return false;
     for (int s = 0; s < federation->site_count; s++)
-        if (!compile_site(federate, s, diagnostics)) return false;
+        if (!federate_compile_site(federate, s, site_directory(federate, s), diagnostics)) return false;
     if (!federation_settle_steps(federation, (int64_t)federate->start.model.elements, federate->directory.temporary,
                                  diagnostics))
         return false;
     federation_start_identify(&federate->start, federation);
+    if (!make_owner(federate, diagnostics)) return false;
     for (int s = 0; s < federation->site_count; s++)
-        if (!finish_site(federate, s, diagnostics)) return false;
+        if (!federate_finish_site(federate, s, site_directory(federate, s), diagnostics)) return false;
     return make_coordinator(federate, diagnostics) && directory_commit(&federate->directory, diagnostics);
 }
 
@@ -174,6 +118,7 @@ static void tell(const Federate *federate)
 bool federate_command(const Options *options, Diagnostics *diagnostics)
 {
     Federate federate = {.options = options};
+    if (options->amend) return amend_federation(options, diagnostics);
     bool ok = federate_all(&federate, diagnostics);
     if (ok && !options->quiet) tell(&federate);
     directory_abandon(&federate.directory);

@@ -85,10 +85,14 @@ static const char *state_of(const Status *status, int s, char text[static 96])
     const SumRound *sum = &coordinator->sum;
     bool in = sum_round_is_in(sum, s), answered = sum_round_has_answered(sum, s);
     const char *word = "training", *said = "trains";
-    if (coordinator_is_done(coordinator))
+    if (coordinator->federation->sites[s].left)
+        word = "removed", said = "left";
+    else if (coordinator_is_done(coordinator))
         word = site->has_final ? "done" : "lacks-model", said = site->has_final ? "done" : "lacks the last model";
     else if (site->left_out)
         word = "left-out", said = "left out of this round: its secrets did not fit its shares";
+    else if (site->withholds)
+        word = "withholds", said = "withholds its consent to an amendment";
     else if (presence_is_dropped(coordinator, s) && !site->returned)
         word = "dropped", said = NULL;
     else if (site->refuses)
@@ -156,6 +160,9 @@ static void print_site_json(const Status *status, JsonWriter *json, int s)
     json_add_string(json, "state", state_of(status, s, text));
     json_add_string(json, "said", text);
     json_add_integer(json, "last_round", status->coordinator->model.counted[s]);
+    json_add_integer(json, "joined", status->coordinator->federation->sites[s].joined); /* rounds; 0: never */
+    json_add_integer(json, "left", status->coordinator->federation->sites[s].left);
+    json_add_integer(json, "rekeyed", status->coordinator->federation->sites[s].rekeyed);
     json_add_integer(json, "missed", site->missed);
     add_known(json, "loss", site->last.has_loss ? site->last.loss : NAN);
     add_known(json, "rows", site->last.has_rows ? (double)site->last.rows : NAN);
@@ -232,7 +239,7 @@ static void print_head(const Status *status)
     buffer_print(status->text,
                  ".long{white-space:normal;min-width:12rem}</style>\n</head>\n<body>\n<main>\n"
                  "<h1>Federation of %d sites</h1>\n<p class=\"proof%s\" role=status><strong>",
-                 coordinator->federation->site_count, coordinator->said_waiting ? " open" : "");
+                 federation_present(coordinator->federation), coordinator->said_waiting ? " open" : "");
     drawing_text(status->text, state_words(status));
     buffer_print(status->text, "</strong>, %" PRId64 " of %" PRId64 " rounds made.</p>\n", coordinator->model.round,
                  coordinator->rounds);
@@ -301,6 +308,28 @@ static void print_sites(const Status *status)
     drawing_close_table(status->text);
 }
 
+static void print_amendments(const Status *status)
+{
+    const Federation *federation = status->coordinator->federation;
+    if (!federation->compiled.amended) return;
+    buffer_print(status->text, "<h2>Amendments</h2>\n<ul>\n");
+    for (int s = 0; s < federation->site_count; s++) {
+        const FederationSite *site = &federation->sites[s];
+        const struct {
+            int64_t round;
+            const char *what;
+        } events[] = {{site->joined, "joined"}, {site->rekeyed, "has a new key"}, {site->left, "left"}};
+        for (size_t e = 0; e < sizeof events / sizeof *events; e++) {
+            if (!events[e].round) continue;
+            buffer_print(status->text, "<li>Site ");
+            drawing_text(status->text, site->name);
+            buffer_print(status->text, " %s %s round %" PRId64 ".</li>\n", events[e].what, e == 1 ? "from" : "in",
+                         events[e].round);
+        }
+    }
+    buffer_print(status->text, "</ul>\n");
+}
+
 static void print_evaluations(const Status *status)
 {
     enum { MOST = 20 };
@@ -331,6 +360,7 @@ static void print_page(const Status *status)
     print_head(status);
     print_summary(status);
     print_sites(status);
+    print_amendments(status);
     if (status->logged) {
         buffer_print(status->text, "<h2>Losses of local steps</h2>\n<div class=wide tabindex=0 role=region "
                                    "aria-label=losses>\n");

@@ -310,6 +310,12 @@ static const Option rows[] = {
      .detail = "Continue with the model, momentum and round in the directory of a coordinator that has ended, with the "
                "sites that _federation.yaml_ has now. Sites use their new directories and keep their checkpoints; new "
                "sites start from the model."},
+    {"amend", 0, "CHANGE.yaml", FEDERATE, OPTION_FILE, FIELD(amend), .common = FEDERATE, .suffices = FEDERATE,
+     .help = "sign a change to a federation that runs: sites that leave, join or get another key",
+     .detail = "Sign a change to the federation in *-o* _DIR_, which runs on: _remove: [NAME]_, _keys: [{name, key}]_, "
+               "_add: [{name, cluster, key, rows_per_step}]_ and, if it matters, _from_round_. The amendment is put "
+               "into _DIR/amendments_ and where the coordinator takes it from. For a site that joins, name the model "
+               "and the options again, and its folder is made."},
     {"rounds", 0, "N", FEDERATE, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.rounds), .common = FEDERATE,
      .help = "number of rounds, instead of federation.yaml's"},
     {"local-steps", 0, "N|auto", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),

@@ -85,6 +85,7 @@ typedef struct Options {
     const char *federation, *listen, *csv;
     bool goes_back; /* skycc coordinate, to from_round */
     int64_t from_round;
+    const char *amend;   /* a change to a federation that runs */
     const char *follows; /* the directory of the coordinator whose federation continues */
     FederationWishes federation_wishes;
     /* Of deploy, besides `folder` and `data`. */

@@ -27,6 +27,9 @@ enum {
     SUM_DELIVERY_ENTRY = 1 + SEALED_BYTES
 };
 
+/* In the roster, of a site that is present with the lasting key that it had before. */
+enum { SUM_ROSTER_PRESENT = 1, SUM_ROSTER_FORMER = 2 };
+
 /* From how many sites on there is secure aggregation: of the sum of two each would know the other's part. */
 enum { SUM_FEWEST_SITES = 3, SUM_MOST_SITES = 255 };
 

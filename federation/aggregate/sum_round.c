@@ -11,10 +11,16 @@ void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t w
     if (sodium_init() < 0) bug("libsodium finds no random numbers");
     if (sites > SUM_MOST_SITES || sites < (secure ? SUM_FEWEST_SITES : 1)) bug("a sum of %d sites", sites);
     *round = (SumRound){.sites = sites, .secure = secure, .exponent = FIXED_POINT_LEAST, .word_count = word_count};
-    round->least = secure && least < sum_threshold(sites) ? sum_threshold(sites) : least < 1 ? 1 : least;
+    sum_round_reduce(round, sites, least);
     randombytes_buf(round->session, SESSION_BYTES);
     round->members = memory_allocate((size_t)sites * sizeof *round->members);
     round->words = memory_allocate(word_count * sizeof *round->words);
+}
+
+void sum_round_reduce(SumRound *round, int members, int least)
+{
+    round->threshold = sum_threshold(members);
+    round->least = round->secure && least < round->threshold ? round->threshold : least < 1 ? 1 : least;
 }
 
 void sum_round_close(SumRound *round)
@@ -176,7 +182,7 @@ bool sum_round_advance(SumRound *round, SumProblem *problem)
 {
     if (round->phase == SUM_DONE) bug("the sum is made");
     /* A sum needs `least` sites; the threshold of sites can remove the masks. */
-    int needed = round->phase == SUM_REVEALS ? sum_threshold(round->sites) : round->least;
+    int needed = round->phase == SUM_REVEALS ? round->threshold : round->least;
     if (sum_round_answers(round) < needed) return blame_site(problem, -1, "too few sites have answered");
     if (round->phase == SUM_REVEALS && !sum_round_unmask(round, problem)) return false;
     bool skips = !round->secure && (round->phase == SUM_OFFERS || round->phase == SUM_VALUES);
@@ -191,7 +197,8 @@ static void tell_roster(const SumRound *round, Buffer *message)
     buffer_append(message, head, sizeof head);
     for (int i = 0; i < round->sites; i++) {
         const SumMember *member = &round->members[i];
-        unsigned char entry[SUM_ROSTER_ENTRY] = {member->offered};
+        unsigned char entry[SUM_ROSTER_ENTRY] = {member->offered && member->former ? SUM_ROSTER_FORMER
+                                                                                   : member->offered};
         memcpy(entry + 1, member->share_public, KEY_BYTES);
         memcpy(entry + 1 + KEY_BYTES, member->mask_public, KEY_BYTES);
         buffer_append(message, entry, sizeof entry);

@@ -17,6 +17,7 @@ typedef enum SumPhase { SUM_OFFERS, SUM_SHARES, SUM_VALUES, SUM_REVEALS, SUM_DON
 typedef struct SumMember {
     bool offered, shared, counted, revealed;
     bool lost;    /* it cannot answer any more */
+    bool former;  /* its lasting key is the one before: the caller says so */
     int exponent; /* that it offered */
     unsigned char share_public[KEY_BYTES], mask_public[KEY_BYTES], commitment[COMMITMENT_BYTES];
     unsigned char *sealed; /* for every site; NULL without masks */
@@ -25,6 +26,7 @@ typedef struct SumMember {
 
 typedef struct SumRound {
     int sites, least; /* how many sites there are, and how many the sum must have at least */
+    int threshold;    /* with masks: of those that may take part */
     bool secure;
     SumPhase phase;
     int exponent; /* the greatest that was offered */
@@ -38,6 +40,8 @@ typedef struct SumRound {
 
 /* Draws a session. `least` is raised to the threshold where there are masks. */
 void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t word_count);
+/* Only so many of the sites may take part: the threshold is theirs. */
+void sum_round_reduce(SumRound *round, int members, int least);
 void sum_round_close(SumRound *round);
 /* Before the first words come, and without masks: keeps them. */
 void sum_round_keep(SumRound *round);

@@ -12,13 +12,13 @@ typedef enum SumSiteState { SITE_NEW, SITE_OFFERED, SITE_SHARED, SITE_DELIVERED,
 /* What this site knows about another site or itself. */
 typedef struct Peer {
     bool listed, delivered, survived;
-    unsigned char lasting[KEY_BYTES], share_public[KEY_BYTES], mask_public[KEY_BYTES];
+    unsigned char lasting[KEY_BYTES], former[KEY_BYTES], share_public[KEY_BYTES], mask_public[KEY_BYTES];
     unsigned char seal_key[KEY_BYTES];
     unsigned char self_share[SHARE_BYTES], mask_share[SHARE_BYTES];
 } Peer;
 
 struct SumSite {
-    int site, sites, exponent; /* exponent: the least that fits this site's values */
+    int site, sites, threshold, exponent; /* exponent: the least that fits this site's values */
     bool secure, revealed;
     SumSiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
@@ -37,11 +37,15 @@ SumSite *sum_site_open(const SumSetup *setup)
     site->site = setup->site;
     site->sites = setup->sites;
     site->secure = setup->secure;
+    site->threshold = setup->threshold ? setup->threshold : sum_threshold(setup->sites);
     memcpy(site->session, setup->session, SESSION_BYTES);
     if (!setup->secure) return site;
     memcpy(site->lasting_secret, setup->lasting_secret, KEY_BYTES);
-    for (int i = 0; i < setup->sites; i++)
+    for (int i = 0; i < setup->sites; i++) {
         memcpy(site->peers[i].lasting, setup->lasting_publics + (size_t)i * KEY_BYTES, KEY_BYTES);
+        if (setup->former_publics)
+            memcpy(site->peers[i].former, setup->former_publics + (size_t)i * KEY_BYTES, KEY_BYTES);
+    }
     key_pair_draw(&site->share_pair);
     key_pair_draw(&site->mask_pair);
     randombytes_buf(site->self_seed, MASK_SEED_BYTES);
@@ -93,6 +97,7 @@ static bool read_roster(SumSite *site, const unsigned char *entry, SumProblem *p
         Peer *peer = &site->peers[i];
         peer->listed = *entry != 0;
         if (!peer->listed) continue;
+        if (*entry == SUM_ROSTER_FORMER) memcpy(peer->lasting, peer->former, KEY_BYTES);
         listed++;
         memcpy(peer->share_public, entry + 1, KEY_BYTES);
         memcpy(peer->mask_public, entry + 1 + KEY_BYTES, KEY_BYTES);
@@ -102,7 +107,7 @@ static bool read_roster(SumSite *site, const unsigned char *entry, SumProblem *p
     if (!own->listed || memcmp(own->mask_public, site->mask_pair.public_key, KEY_BYTES) != 0 ||
         memcmp(own->share_public, site->share_pair.public_key, KEY_BYTES) != 0)
         return blame(site, problem, -1, "the roster lacks this site's keys");
-    if (site->secure && listed < sum_threshold(site->sites))
+    if (site->secure && listed < site->threshold)
         return blame(site, problem, -1, "the roster has fewer sites than a sum needs");
     return true;
 }
@@ -127,7 +132,7 @@ static bool seal_for(SumSite *site, int to, const unsigned char *self_share, con
 /* Splits one secret for all sites; `shares` are sites * SHARE_BYTES. */
 static void split(const SumSite *site, const unsigned char *secret, unsigned char *shares)
 {
-    int threshold = sum_threshold(site->sites);
+    int threshold = site->threshold;
     unsigned char random[SUM_MOST_SITES * SHARE_BYTES];
     randombytes_buf(random, (size_t)threshold * SHARE_BYTES);
     shamir_split(secret, SHARE_BYTES, threshold, site->sites, random, shares);
@@ -202,8 +207,7 @@ bool sum_site_delivery(SumSite *site, const unsigned char *delivery, size_t byte
         delivered++;
     }
     if (!site->peers[site->site].delivered) return blame(site, problem, -1, "this site's shares were left out");
-    if (delivered < sum_threshold(site->sites))
-        return blame(site, problem, -1, "fewer sites gave shares than a sum needs");
+    if (delivered < site->threshold) return blame(site, problem, -1, "fewer sites gave shares than a sum needs");
     site->state = SITE_DELIVERED;
     return true;
 }
@@ -248,7 +252,7 @@ static bool take_survivors(SumSite *site, const unsigned char *survivors, SumPro
         count += survived;
     }
     if (!survivors[site->site]) return blame(site, problem, -1, "this site's values were left out");
-    if (count < sum_threshold(site->sites)) return blame(site, problem, -1, "fewer sites are left than a sum needs");
+    if (count < site->threshold) return blame(site, problem, -1, "fewer sites are left than a sum needs");
     for (int i = 0; i < site->sites; i++) site->peers[i].survived = survivors[i] != 0;
     return true;
 }

@@ -24,7 +24,10 @@ typedef struct SumSetup {
     bool secure;
     const unsigned char *lasting_secret;  /* of this site's lasting key pair; these two may be NULL without masks */
     const unsigned char *lasting_publics; /* of every site, one after the other */
-    const unsigned char *session;         /* SESSION_BYTES, never used before */
+    const unsigned char
+        *former_publics;          /* the same of those that counted before and still do, else zeros; NULL: none */
+    int threshold;                /* 0: that of all `sites`; of fewer where some numbers are not in use */
+    const unsigned char *session; /* SESSION_BYTES, never used before */
 } SumSetup;
 
 typedef struct SumSite SumSite;

@@ -15,7 +15,7 @@ static void join_shares(const SumRound *round, int of, unsigned char *secret)
 {
     unsigned char numbers[SUM_MOST_SITES];
     const unsigned char *shares[SUM_MOST_SITES];
-    int count = 0, threshold = sum_threshold(round->sites);
+    int count = 0, threshold = round->threshold;
     for (int i = 0; i < round->sites && count < threshold; i++) {
         if (!round->members[i].revealed) continue;
         numbers[count] = (unsigned char)(i + 1);

@@ -1,31 +1,48 @@
 #include "federation/connect/serve.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "federation/connect/sockets.h"
 #include "runtime/wire/address.h"
 #include "runtime/wire/zap.h"
 
-static WireSiteFile *known_sites(const Federation *federation)
+static bool is_known(const WireSiteFile *known, const char *key)
 {
-    WireSiteFile *known = memory_allocate(sizeof *known);
-    WireSite *sites = arena_new_array(&known->arena, WireSite, (size_t)federation->site_count);
-    for (int s = 0; s < federation->site_count; s++) {
-        sites[s].name = federation->sites[s].name;
-        snprintf(sites[s].key, sizeof sites[s].key, "%s", federation->sites[s].key);
-    }
-    known->site = -1; /* the coordinator is not a site */
-    known->site_count = federation->site_count;
+    for (int i = 0; i < known->site_count; i++)
+        if (strcmp(known->sites[i].key, key) == 0) return true;
+    return false;
+}
+
+/* Adds the keys of the federation that are not known yet. An entry stays for good, because messages of a connection
+ * carry its number: former keys and those of sites that have left may connect, and the coordinator says why it refuses
+ * them. */
+static void know_sites(WireSiteFile *known, const Federation *federation)
+{
+    size_t room = (size_t)(known->site_count + 2 * federation->site_count);
+    WireSite *sites = arena_new_array(&known->arena, WireSite, room);
+    if (known->site_count) memcpy(sites, known->sites, (size_t)known->site_count * sizeof *sites);
     known->sites = sites;
-    return known;
+    for (int s = 0; s < federation->site_count; s++) {
+        const FederationSite *site = &federation->sites[s];
+        const char *keys[] = {site->key, site->former_key};
+        for (int k = 0; k < 2; k++) {
+            if (!keys[k] || is_known(known, keys[k])) continue;
+            WireSite *entry = &sites[known->site_count++];
+            entry->name = site->name;
+            snprintf(entry->key, sizeof entry->key, "%s", keys[k]);
+        }
+    }
 }
 
 bool server_open(Server *server, Coordinator *coordinator, const WireKeys *keys, const char *address,
                  Diagnostics *diagnostics)
 {
     *server = (Server){.context = zmq_ctx_new(), .coordinator = coordinator};
-    server->known = known_sites(coordinator->federation);
+    WireSiteFile *known = server->known = memory_allocate(sizeof *known);
+    known->site = -1; /* the coordinator is not a site */
+    know_sites(known, coordinator->federation);
     server->zap = wire_zap_open(server->context);
     if (!server->zap) bug("another handler of handshakes");
     server->socket = wire_socket(server->context, ZMQ_REP);
@@ -52,8 +69,15 @@ void server_close(Server *server)
 static int site_of(Server *server, zmq_msg_t *message)
 {
     const char *user = zmq_msg_gets(message, "User-Id");
-    int site = user && *user ? atoi(user) : -1;
-    return site < server->coordinator->federation->site_count ? site : -1;
+    const WireSiteFile *known = server->known;
+    const Federation *federation = server->coordinator->federation;
+    int entry = user && *user ? atoi(user) : -1;
+    if (entry < 0 || entry >= known->site_count) return -1;
+    int site = federation_find_site(federation, known->sites[entry].name);
+    if (site >= 0)
+        server->coordinator->sites[site].uses_former =
+            strcmp(known->sites[entry].key, federation->sites[site].key) != 0;
+    return site;
 }
 
 static void answer(Server *server)
@@ -82,6 +106,7 @@ void server_run(Server *server, double linger, const volatile sig_atomic_t *ende
     zmq_pollitem_t items[] = {{.socket = server->zap, .events = ZMQ_POLLIN},
                               {.socket = server->socket, .events = ZMQ_POLLIN}};
     double asked = monotonic_seconds();
+    int64_t amended = server->coordinator->federation->compiled.amended;
     while (!*ended && !server->coordinator->diverged && !coordinator_is_needless(server->coordinator) &&
            !(coordinator_is_done(server->coordinator) && monotonic_seconds() - asked > linger)) {
         zmq_poll(items, 2, 200);
@@ -92,5 +117,8 @@ void server_run(Server *server, double linger, const volatile sig_atomic_t *ende
         }
         items[0].revents = items[1].revents = 0;
         coordinator_tick(server->coordinator, monotonic_seconds());
+        if (server->coordinator->federation->compiled.amended == amended) continue;
+        amended = server->coordinator->federation->compiled.amended;
+        know_sites(server->known, server->coordinator->federation);
     }
 }

@@ -88,10 +88,20 @@ bool site_link_exchange(void *context, const Buffer *request, Buffer *reply)
     return ok;
 }
 
-bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation)
+void site_link_renew(SiteLink *link) { link->was_silent = true; }
+
+/* Zeros give no common secret with anybody. */
+bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation, int64_t round)
 {
+    *keys = (MeetingKeys){0};
     if (!zmq_z85_decode(keys->secret, own->secret_key)) return false;
-    for (int s = 0; s < federation->site_count; s++)
-        if (!zmq_z85_decode(keys->publics + s * KEY_BYTES, federation->sites[s].key)) return false;
+    for (int s = 0; s < federation->site_count; s++) {
+        const FederationSite *site = &federation->sites[s];
+        if (site->left) continue;
+        if (!zmq_z85_decode(keys->publics + s * KEY_BYTES, site->key)) return false;
+        if (site->former_key && round + 1 <= site->rekeyed &&
+            !zmq_z85_decode(keys->formers + s * KEY_BYTES, site->former_key))
+            return false;
+    }
     return true;
 }

@@ -33,7 +33,9 @@ void site_link_close(SiteLink *link);
  * longer for large requests, but no longer than the connection lasts; then connects anew. */
 bool site_link_exchange(void *link, const Buffer *request, Buffer *reply);
 
-/* What meetings need of the keys: bytes. False if a text is no key. */
-bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation);
+/* What meetings need of the keys in this round: bytes. False if a text is no key. */
+bool meeting_keys(MeetingKeys *keys, const WireKeys *own, const Federation *federation, int64_t round);
+/* The keys have changed: the next request connects with the new ones. */
+void site_link_renew(SiteLink *link);
 
 #endif

@@ -28,11 +28,12 @@ static bool open_keys(Member *member, Diagnostics *diagnostics)
     const Federation *federation = &member->federation;
     const char *path = key_path(member);
     if (!wire_keys_read(&member->wire_keys, path, diagnostics)) return false;
-    if (strcmp(member->wire_keys.public_key, federation->sites[federation->compiled.site].key) != 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
-                                 "is not the key that federation.yaml has for site '%s'", member_name(member));
-    if (!meeting_keys(&member->keys, &member->wire_keys, federation)) bug("keys were checked when they were read");
-    return true;
+    const FederationSite *site = &federation->sites[federation->compiled.site];
+    member->key_path = path;
+    if (strcmp(member->wire_keys.public_key, site->key) == 0 || member_key_is_amended(member)) return true;
+    return (site->former_key && strcmp(member->wire_keys.public_key, site->former_key) == 0) ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
+                             "is not the key that federation.yaml has for site '%s'", member_name(member));
 }
 
 static bool read_federation(Member *member, Diagnostics *diagnostics)
@@ -113,7 +114,7 @@ static uint64_t place_of(const char *checkpoint)
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
-    *member = (Member){.options = options, .ended = ended, .current = -1};
+    *member = (Member){.options = options, .ended = ended, .current = -1, .withheld = -1};
     if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
         !log_spares_inputs(member, diagnostics) || !checkpoint_check_directory(options->checkpoint, diagnostics))
         return false;

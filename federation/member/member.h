@@ -40,6 +40,9 @@ typedef struct Member {
     TiedNames tied;
     Feedback feedback;    /* where updates are coded */
     NoiseSeed noise_seed; /* where they are private */
+    const char *key_path; /* of the site's secret key */
+    int64_t withheld;     /* the amendment for which consent is lacking, as was said; -1: none */
+    Buffer spoilt;        /* why an amendment cannot be taken, as text */
     const char *start_path, *log_path;
     int64_t current, branch;     /* the coordinator's round and branch, as it last said */
     int64_t rounds;              /* and after how many rounds the federation ends */
@@ -74,18 +77,26 @@ bool member_is_coded(const Member *member);
 /* Waits; longer each time. */
 enum { MEMBER_FIRST_PAUSE_MS = 20 };
 void member_pause(int *milliseconds);
-/* Sends one request and takes a valid reply; false: none came, so ask again. */
-bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
 /* Reports why the coordinator does not answer it. False. */
 bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics);
 /* Takes round, branch and number of rounds from a reply. */
 void member_hear(Member *member, const Reply *reply);
 /* Whether the coordinator's round is the one that this site has the model of. */
 bool member_is_current(const Member *member);
-/* Tells the coordinator that this site lives; whether it may stay. */
-bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* On the console, with the site's name. */
 void member_say(const Member *member, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* member_ask.c: sends one request and takes a valid reply; false: none came, so ask again. */
+bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
+/* Tells the coordinator that this site lives; whether it may stay. */
+bool member_sign_life(Member *member, Diagnostics *diagnostics);
+
+/* member_amend.c: whether the request is to be sent again: the reply had an amendment instead of an answer, which was
+ * taken, if its owner signed it and this site consents, for which it waits; or it was about the key, and the key's
+ * file has become the right one. The reply is a refusal otherwise; of an amendment, member->spoilt says why. */
+bool member_is_amended_by(Member *member, Reply *reply);
+/* Whether the next amendment, which lies in the site's folder, gives the site the key that it was started with. */
+bool member_key_is_amended(Member *member);
 
 /* Where stage programs write how good it is before the first step; NULL: this site has no rows for that. */
 const char *member_first_path(Member *member);

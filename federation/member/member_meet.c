@@ -88,6 +88,8 @@ static bool open_meeting(Member *member, Meeting *meeting, int64_t step, float *
             return not_finite(start->round, diagnostics);
         weight = 1; /* the noise hides only equal weights */
     }
+    if (!meeting_keys(&member->keys, &member->wire_keys, federation, start->round))
+        bug("keys were checked when they were read");
     if (!meeting_open(meeting, federation, &member->keys, start->round, update, count, weight))
         return not_finite(start->round, diagnostics);
     if (member_is_coded(member)) meeting->coded = &member->feedback.bytes;
@@ -109,6 +111,19 @@ static const char *who(const Member *member, int site)
     return site < 0 ? "the coordinator" : member->federation.sites[site].name;
 }
 
+/* Takes an amendment, or another key, instead of which the coordinator refuses to go on. False: that does not help. */
+static bool settle(Member *member, Meeting *meeting, Diagnostics *diagnostics)
+{
+    Reply reply = meeting->said;
+    reply.payload = (const unsigned char *)meeting->told.bytes;
+    reply.size = meeting->told.size;
+    meeting_forget_session(meeting);
+    if (!member_is_amended_by(member, &reply)) return !*member->ended && member_refused(member, &reply, diagnostics);
+    if (!meeting_keys(&member->keys, &member->wire_keys, &member->federation, meeting->round))
+        bug("keys were checked when they were read");
+    return true;
+}
+
 /* Runs until the round has ended. False: refused or ended. */
 static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
 {
@@ -117,6 +132,10 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
     for (MeetingState state = MEETING_GOES_ON; state != MEETING_OVER && !*member->ended;) {
         state = meeting_step(meeting);
         member_hear(member, &meeting->said);
+        if (state == MEETING_AMENDED || (state == MEETING_REFUSED && meeting->said.kind == REPLY_REFUSED)) {
+            if (!settle(member, meeting, diagnostics)) return false;
+            state = MEETING_GOES_ON;
+        }
         if (state == MEETING_REFUSED)
             return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = member_name(member)},
                                      meeting->hint, "the coordinator %s", meeting->problem.text);

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -87,57 +88,24 @@ bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagn
     if (reply_sends_away(reply))
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, REPLY_TWICE_HINT,
                                  "the coordinator says that this site " REPLY_TWICE_TEXT);
+    if (member->spoilt.size)
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, "ask who owns the federation",
+                                 "the coordinator passed on an amendment that cannot be taken: %s",
+                                 buffer_text(&member->spoilt));
+    static const char *const hints[][2] = {
+        {"trains with",
+         "start all sites with the same ones, or write own_options: true for this site in federation.yaml"},
+        {"uses a key", "start the site with its new key: --key FILE"},
+        {"was removed", "ask who owns the federation"},
+        {"lacks an amendment", "bring the files of DIR/amendments back to the coordinator's directory"},
+        {"has taken an", "start the coordinator that took it, or bring its directory back"},
+        {"", "compile all sites and the coordinator together"}};
     enum { MOST = 600 };
-    bool options = reply->size > 6 && memcmp(reply->payload, "trains with", 11) == 0;
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place,
-                             options
-                                 ? "start all sites with the same ones, or write own_options: true for this site in "
-                                   "federation.yaml"
-                                 : "compile all sites and the coordinator together",
+    size_t h = 0;
+    while (strlen(hints[h][0]) > reply->size || memcmp(reply->payload, hints[h][0], strlen(hints[h][0])) != 0) h++;
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, place, hints[h][1],
                              "the coordinator refuses this site: it %.*s",
                              (int)(reply->size < MOST ? reply->size : MOST), (const char *)reply->payload);
-}
-
-static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)
-{
-    Buffer message = {0};
-    buffer_free(bytes);
-    request->place = member->place;
-    request->branch = (uint64_t)member->start.branch;
-    request_put(&message, request);
-    bool ok = site_link_exchange(&member->link, &message, bytes) &&
-              reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
-    buffer_free(&message);
-    return ok;
-}
-
-bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply)
-{
-    bool ok = exchange(member, request, bytes, reply), is_elsewhere = false;
-    if (ok && reply->kind == REPLY_TWICE) is_elsewhere = !reply_sends_away(reply);
-    if (!*member->ended && !member->told_waiting && is_elsewhere)
-        member_say(member, "this site also runs in another place, or did a moment ago: waiting until the coordinator "
-                           "knows which of the two goes on, at most half a minute");
-    else if (!*member->ended && !member->told_waiting && !ok)
-        member_say(member, "the coordinator at %s does not answer: asking again until it does",
-                   member->federation.address);
-    member->told_waiting = !ok || is_elsewhere;
-    return ok && !is_elsewhere;
-}
-
-bool member_sign_life(Member *member, Diagnostics *diagnostics)
-{
-    Request request = {.kind = REQUEST_ALIVE,
-                       .federation = member->federation.compiled.identity,
-                       .round = (uint64_t)member->start.round};
-    Buffer bytes = {0};
-    Reply reply;
-    member->link.patience = SITE_LINK_SHORT_PATIENCE;
-    bool is_sent_away = exchange(member, &request, &bytes, &reply) && reply_sends_away(&reply);
-    member->link.patience = SITE_LINK_PATIENCE;
-    if (is_sent_away) member_refused(member, &reply, diagnostics);
-    buffer_free(&bytes);
-    return !is_sent_away;
 }
 
 void member_say(const Member *member, const char *format, ...)

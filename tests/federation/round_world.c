@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/random.h"
+#include "federation/amendment.h"
 
 static const char *const names[] = {"embeddings", "layer", "head"};
 static const Shape shapes[] = {{2, {4, 9}}, {1, {30}}, {1, {24}}};
@@ -76,8 +77,13 @@ void start(World *world, int sites, bool secure, OuterKind outer, int64_t rounds
 
 void stop(World *world)
 {
-    for (int s = 0; s < world->federation.site_count; s++) meeting_close(&world->sites[s].meeting);
+    for (int s = 0; s < world->federation.site_count; s++) {
+        Federation *own = &world->sites[s].federation;
+        meeting_close(&world->sites[s].meeting);
+        if (own->compiled.amended) arena_free(&own->arena);
+    }
     coordinator_free(&world->coordinator);
+    if (world->federation.compiled.amended) arena_free(&world->federation.arena);
     fclose(world->console);
     free(world->said);
 }
@@ -132,11 +138,30 @@ void begin_meeting(Site *site, int64_t round)
     site->round = round;
 }
 
+/* As a member does it, whose consent is given. */
+static void amend(Site *site)
+{
+    Amendment amendment;
+    Diagnostics diagnostics = {0};
+    const Buffer *text = &site->meeting.told;
+    bool ok = amendment_open(&amendment, &site->federation, "told", text->bytes, text->size, &diagnostics) &&
+              federation_amend(&site->federation, &amendment, "told", &diagnostics);
+    if (!ok) diagnostics_print(&diagnostics, stderr);
+    assert_true(ok);
+    amendment_free(&amendment);
+    meeting_forget_session(&site->meeting);
+    for (int s = 0; s < site->federation.site_count; s++)
+        if (site->federation.sites[s].left) memset(site->keys.publics + s * KEY_BYTES, 0, KEY_BYTES);
+}
+
 void step(Site *site)
 {
     if (site->gone) return;
     if (!site->meets) begin_meeting(site, site->round);
     MeetingState state = meeting_step(&site->meeting);
+    if (state == MEETING_AMENDED) amend(site);
+    if (site->federation.sites[site->number].left) site->gone = true;
+    if (site->gone || state == MEETING_AMENDED) return;
     assert_true(state != MEETING_REFUSED);
     if (state != MEETING_OVER) return;
     if (!site->meeting.has_answered || site->meeting.answered < SUM_VALUES) site->late++;

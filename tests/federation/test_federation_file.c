@@ -44,20 +44,26 @@ static void all_that_may_be_said_is_read(void **state)
     assert_int_equal(federation_find_site(&federation, "lima"), 2);
     unlink(file.path);
 
-    federation.compiled =
-        (FederationCompiled){{5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*", "00ab 01cd", "7: \"why\"", {7, 8}};
+    federation.compiled = (FederationCompiled){
+        {5, 6}, 1, "abc", 3, 2, "r=8,alpha=16,targets=*query*", "00ab 01cd", "7: \"why\"", "0a", 2, {7, 8}};
     for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8 + s;
+    federation.sites[0].former_key = federation.key;
+    federation.sites[0].rekeyed = 4;
+    federation.sites[2].joined = 3;
     Buffer text = {0}, again = {0};
     federation_print(&federation, &text);
     file = scratch_text(buffer_text(&text));
     Federation read;
-    assert_true(federation_read_compiled(&read, file.path, &diagnostics));
+    if (!federation_read_compiled(&read, file.path, &diagnostics)) diagnostics_print(&diagnostics, stderr);
+    assert_int_equal(diagnostics.errors, 0);
     federation_print(&read, &again);
     assert_string_equal(buffer_text(&text), buffer_text(&again));
     assert_int_equal(read.compiled.site, 1);
     assert_string_equal(read.compiled.why_steps, "7: \"why\"");
     assert_true(hash_equal(read.compiled.follows, (Hash){7, 8}));
     assert_string_equal(read.sites[0].key, federation.sites[0].key);
+    assert_int_equal(read.sites[0].rekeyed, 4);
+    assert_string_equal(read.compiled.owner, "0a");
     assert_true(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 2})));
     assert_false(hash_equal(federation_hash(&federation, (Hash){1, 2}), federation_hash(&read, (Hash){1, 3})));
     read.outer.rate = 0.5;

@@ -252,6 +252,69 @@ static void run_until(SumRound *round, int sites, SumPhase phase)
     }
 }
 
+enum { KEYED = 4, CHANGED = 2 }; /* sites, and the one whose key changes */
+
+/* Sites of a session in which CHANGED still has its old secret, with offers made. */
+static void offer_with_formers(SumRound *round, const unsigned char *formers)
+{
+    SumProblem problem = {0};
+    join(&federation, round);
+    for (int i = 0; i < KEYED; i++) {
+        unsigned char offer[SUM_OFFER_BYTES];
+        sum_site_close(federation.site[i]);
+        federation.site[i] = sum_site_open(&(SumSetup){.site = i,
+                                                       .sites = KEYED,
+                                                       .secure = true,
+                                                       .lasting_secret = federation.lasting[i].secret,
+                                                       .lasting_publics = federation.publics,
+                                                       .former_publics = formers,
+                                                       .session = round->session});
+        sum_site_offer(federation.site[i], federation.exponent[i], offer);
+        assert_true(sum_round_take(round, i, SUM_OFFERS, offer, sizeof offer, &problem));
+        round->members[i].former = i == CHANGED;
+    }
+    assert_true(sum_round_advance(round, &problem));
+}
+
+/* In the round in which keys change, a site may still have the old one; the others know which it uses, and no key counts
+ * that they do not have as a former one. */
+static void a_former_key_counts_where_the_roster_says_so(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        SumRound round;
+        SumProblem problem = {0};
+        KeyPair other;
+        unsigned char formers[KEYED * KEY_BYTES] = {0}, shares[4096];
+        int exponent;
+        start(&federation, KEYED, true, 5);
+        sum_round_open(&round, KEYED, 1, true, WORDS);
+        key_pair_draw(&other);
+        if (known) memcpy(formers + CHANGED * KEY_BYTES, federation.publics + CHANGED * KEY_BYTES, KEY_BYTES);
+        memcpy(federation.publics + CHANGED * KEY_BYTES, other.public_key, KEY_BYTES);
+        offer_with_formers(&round, formers);
+        for (int i = 0; i < KEYED; i++) {
+            Buffer told = {0};
+            sum_round_tell(&round, i, &told);
+            bool ok = sum_site_roster(federation.site[i], (unsigned char *)told.bytes, told.size, &exponent, shares,
+                                      &problem);
+            assert_int_equal(ok, known || i == CHANGED);
+            assert_true(ok || problem.site == CHANGED);
+            if (ok) assert_true(sum_round_take(&round, i, SUM_SHARES, shares, sum_shares_bytes(KEYED), &problem));
+            buffer_free(&told);
+        }
+        if (known) assert_true(sum_round_advance(&round, &problem));
+        for (int i = 0; known && i < KEYED; i++) {
+            Buffer told = {0};
+            sum_round_tell(&round, i, &told);
+            assert_true(sum_site_delivery(federation.site[i], (unsigned char *)told.bytes, told.size, &problem));
+            buffer_free(&told);
+        }
+        sum_round_close(&round);
+        stop(&federation);
+    }
+}
+
 static void a_site_reveals_one_kind_of_share_of_every_site(void **state)
 {
     (void)state;
@@ -510,6 +573,7 @@ int main(void)
         cmocka_unit_test(sixteen_of_fifty_vanish_and_any_order_gives_the_exact_sum),
         cmocka_unit_test(any_sites_that_are_enough_give_the_exact_sum),
         cmocka_unit_test(masks_change_no_bit_and_the_mean_is_the_mean),
+        cmocka_unit_test(a_former_key_counts_where_the_roster_says_so),
         cmocka_unit_test(a_site_reveals_one_kind_of_share_of_every_site),
         cmocka_unit_test(a_site_reveals_nothing_of_sums_of_few_or_without_it),
         cmocka_unit_test(below_the_threshold_the_coordinator_learns_nothing),

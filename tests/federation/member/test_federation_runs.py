@@ -383,6 +383,70 @@ def check_proximal():
     require(moved > 1e-4 and worst < moved / 1000, f"the model is {worst} off, and a step moves by {moved}")
 
 
+def amend(folder, number, change, *consenting, model=(), code=0):
+    """Signs a change to the federation; these sites consent to it."""
+    with open("change.yaml", "w", encoding="utf-8") as file:
+        file.write(change)
+    text = call(SKYCC, "federate", *model, "--amend", "change.yaml", "-o", folder, code=code)
+    for name in consenting:
+        os.makedirs(f"{folder}/{name}/amendments", exist_ok=True)
+        shutil.copy(f"{folder}/amendments/{number:06}.yaml", f"{folder}/{name}/amendments")
+    return text
+
+
+def check_amendments():
+    """While all run, one site joins, one gets another key, which it has in time, and one leaves."""
+    def holds(path, text):
+        if not os.path.exists(f"amended/{path}"):
+            return False
+        with open(f"amended/{path}", encoding="utf-8") as file:
+            return text in file.read()
+
+    federate("amended", "rounds: 4", "outer: {optimizer: average}", "round_timeout: 200s")
+    for name in ["accra", "oslo-2"]:
+        call(SKYCC, "key", name)
+    shutil.copy("paris.safetensors", "accra.safetensors")
+    model = [MODEL, "--dim", "batch=4", "--dim", "seq=16", *scene.allocation]
+    joins = (f'add: [{{name: accra, cluster: 1.yaml, key: "{scene.public_key("accra")}", rows_per_step: 4}}]\n'
+             f'keys: [{{name: oslo, key: "{scene.public_key("oslo-2")}"}}]\nfrom_round: 2\n')
+    text = amend("amended", 1, "remove: [lima]\n", code=1)
+    require("leaves 2 sites, and a round needs 3 (min_sites)" in text, text)
+    text = amend("amended", 1, joins, model=[*model, "--dropout", "0.3"], code=1)
+    require("gives other programs than those of the sites that are there" in text, text)
+    require("whose programs are made of the model" in amend("amended", 1, joins, code=1), "a site without a model")
+    text = amend("amended", 1, joins, *SITES, model=model)
+    require("from round 2 on: gives 'oslo' a new key, adds 'accra'" in text and "every site consents" in text, text)
+    amend("amended", 2, "remove: [lima]\nfrom_round: 4\n")
+    shutil.copy("oslo.key", "amended-oslo.key")
+    shutil.copy("amended-oslo.key", "kept.key")
+    processes = [coordinator("amended"), site("amended", "paris"), site("amended", "oslo", "--key", "amended-oslo.key"),
+                 site("amended", "accra")]
+    lima = site("amended", "lima")
+    lima.starts = 50  # is not started again
+    wait_until(lambda: [process.ended() for process in processes] and holds("oslo/federation.yaml", "former_key"),
+               "a site whose key changes")
+    os.replace("oslo-2.key", "amended-oslo.key")
+    finish(processes)
+    wait_until(lambda: lima.process.poll() is not None, "the site that was removed")
+    require(lima.process.returncode == 6 and "was removed from the federation by an amendment" in lima.said(),
+            lima.said())
+    sites = [int(line.split(",")[1]) for line in rounds_in("amended.csv")]
+    require(sites == [3, 4, 4, 3], f"sites of rounds: {sites}")
+    model = safetensors_files.read("amended/coordinator/model.safetensors")
+    for name in ["paris", "oslo", "accra"]:
+        own = safetensors_files.read(f"amended-{name}/global.safetensors")
+        require(all((own[key] == value).all() for key, value in model.items()), f"{name} has another model")
+    for what in ["accra joined in round 2.", "oslo has a new key from round 2.", "lima left in round 4."]:
+        require(holds("coordinator/status.html", what), f"the status page lacks: {what}")
+    # The key that was replaced counts no more, and is refused by name.
+    serving = coordinator("amended")
+    text = call("amended/oslo/train", "--join", "--data", "oslo.safetensors", "--checkpoint", "amended-again", "--key",
+                "kept.key", *TRAINING, code=6)
+    require("uses a key that an amendment has replaced" in text and "--key FILE" in text, text)
+    serving.process.terminate()
+    serving.process.wait()
+
+
 def check_two_places():
     """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused."""
     federate("twice", "rounds: 2")
@@ -473,6 +537,7 @@ def main():
     check_overlap()
     check_evaluation()
     check_proximal()
+    check_amendments()
     check_two_places()
     check_stale_programs()
     check_refusals()
