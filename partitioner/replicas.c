@@ -23,6 +23,28 @@ void plan_set_alone(Plan *plan, int64_t rows)
                                       .microbatches = plan->microbatches};
 }
 
+/* ---- where there may be several ---- */
+
+const char *replicas_refused(const Costs *costs, unsigned codecs)
+{
+    const SiteCosts *sites = &costs->sites;
+    if (costs->keep_inputs || costs->keep_labels ||
+        (sites->count && (sites->keep_inputs >= 0 || sites->keep_labels >= 0)))
+        return "keep: leaves raw data on one device, which serves one pipeline";
+    if (sites->count > 1) return "replicas across sites are not built yet";
+    return codecs & ~CODECS_LOSSLESS ? "lossy codecs between replicas are not built yet" : NULL;
+}
+
+const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator allocate, PlanObjective objective,
+                              bool pinned)
+{
+    const char *refused = replicas_refused(costs, codecs);
+    if (refused) return refused;
+    if (allocate != PLAN_OPTIMAL) return "--allocate asks for one allocation";
+    if (objective == PLAN_OBJECTIVE_PERIOD) return "the period does not count sums of gradients";
+    return pinned ? "--pin puts layers on one device, not on one of each pipeline" : NULL;
+}
+
 /* ---- dealing ---- */
 
 void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)

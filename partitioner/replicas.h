@@ -10,6 +10,12 @@ const Plan *plan_pipeline(const Plan *plan, int replica);
 /* Makes `plan` the one replica of itself, with so many rows (-1: not known). */
 void plan_set_alone(Plan *plan, int64_t rows);
 
+/* Why several pipelines cannot be had; NULL: they can. */
+const char *replicas_refused(const Costs *costs, unsigned codecs);
+/* Why one pipeline is planned where nobody says how many; NULL: as many as are fastest. */
+const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator allocate, PlanObjective objective,
+                              bool pinned);
+
 /* The costs that the pipeline of a group is planned by: those asked, with what summing gradients with the other groups
  * takes its devices at least, and with the number of micro-batches that it was dealt, also where rows are packed.
  * `group_of` [device]: its group, or -1. In the arena. */

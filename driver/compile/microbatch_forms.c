@@ -98,7 +98,10 @@ bool microbatch_form_make(MicrobatchForms *forms, int microbatches, Diagnostics 
 PlanModelOptions microbatch_form_quick(const PlanModelOptions *options)
 {
     PlanModelOptions quick = *options;
-    if (quick.request.allocate == PLAN_OPTIMAL) quick.request.allocate = PLAN_HEURISTIC;
+    if (quick.request.allocate == PLAN_OPTIMAL)
+        quick.request.allocate = PLAN_HEURISTIC;
+    else if (quick.request.replicas == 0)
+        quick.request.replicas = 1; /* as in the plan */
     quick.request.quick = true;
     quick.request.watch = NULL;
     quick.request.time_limit_s = INFINITY;

@@ -111,6 +111,7 @@ bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, 
         return usage_error(diagnostics, "leave out --replicas",
                            "--replicas %d: the loss compares all rows of a batch, so they stay on one pipeline",
                            request.replicas);
+    if (planned->model.graph.whole_batches) request.replicas = 1;
     if (!request.pins || !plan_make_replicas(&planned->plan, &planned->costs, &request, diagnostics)) return false;
     if (planned->rows_gain != 0) planned->plan.microbatches_gain = planned->rows_gain;
     warn_of_processes(&planned->plan, &planned->cluster, diagnostics);

@@ -550,14 +550,15 @@ static const Option rows[] = {
                "global batch."},
     {"replicas", 0, "N|auto", COMPILE | PLAN, OPTION_INTEGER, 1, PLAN_MOST_REPLICAS, FIELD(plan.request.replicas),
      .choices = OPTION_WORDS("auto"), .read = read_number_or_word,
-     .help = "pipelines that share the rows of a step, each on devices of its own (default: 1; auto: more than one "
-             "where that makes steps more than 3% shorter)",
+     .help = "pipelines that share the rows of a step, each on devices of its own (default: auto, which is 1 unless "
+             "more make steps more than 3% shorter)",
      .detail =
          "Pipelines that share the rows of a step. Each has its own devices, cuts and schedule, and gets "
          "micro-batches in proportion to its speed. Gradients are summed over all pipelines before the update, so "
-         "the result is that of one pipeline up to rounding. Needs at least _N_ micro-batches. *auto* chooses their "
-         "number: one, unless more make a step more than 3% shorter. Not with *keep:* in the cluster file, which "
-         "leaves raw data on a device of one pipeline."},
+         "the result is that of one pipeline up to rounding. Needs at least _N_ micro-batches. *auto*, the default, "
+         "chooses their number: one, unless more make a step more than 3% shorter. It is one with *keep:* in the "
+         "cluster file, several sites, lossy codecs, *--pin*, *--objective period*, another *--allocate* than "
+         "*optimal*, losses that compare all rows, and costs without *gradient_bytes*."},
     {"allocate", 0, "HOW", PLANNING, OPTION_CHOICE, FIELD(plan.request.allocate), .initial = "optimal",
      .choices = OPTION_WORDS("even", "sky", "heuristic", "optimal"),
      .help = "even, sky (the heuristic of Sky Computing), heuristic or optimal",

@@ -1,5 +1,6 @@
 #include "partitioner/planner/replicated.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,27 +95,17 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     return ok;
 }
 
-/* What cannot be had with several pipelines. */
-static bool check(const Costs *costs, const PlanRequest *request, int count, Diagnostics *diagnostics)
-{
-    static const char hint[] = "leave out --replicas, or give --replicas 1";
-    if (costs->keep_inputs || costs->keep_labels ||
-        (costs->sites.count && (costs->sites.keep_inputs >= 0 || costs->sites.keep_labels >= 0)))
-        return usage_error(diagnostics, hint,
-                           "--replicas %d: keep: leaves raw data on one device, which serves one pipeline", count);
-    if (costs->sites.count > 1)
-        return usage_error(diagnostics, hint, "--replicas %d: replicas across sites are not built yet", count);
-    if (request->codecs & ~CODECS_LOSSLESS)
-        return usage_error(diagnostics, hint, "--replicas %d: lossy codecs between replicas are not built yet", count);
-    return true;
-}
+/* Whoever hurries takes the estimate's word, which takes milliseconds. */
+static bool is_hurried(const PlanRequest *request) { return request->quick || isfinite(request->time_limit_s); }
 
 /* As if all steps had the most micro-batches. */
 static ReplicaGroups choose_groups(const Costs *costs, const PlanRequest *request, int count, Arena *arena)
 {
     Costs whole = *costs;
+    PlanRequest asked = *request;
     whole.rows = (RowSamples){0};
-    return replica_groups_choose(&whole, request, count, arena);
+    asked.quick = is_hurried(request);
+    return replica_groups_choose(&whole, &asked, count, arena);
 }
 
 /* The step that a plan is chosen by. */
@@ -154,18 +145,31 @@ static int likely_count(const ReplicaGroups *groups)
     return count;
 }
 
+/* Groups that are worth planning. */
+static ReplicaGroups likely_groups(const Costs *costs, const PlanRequest *request, ReplicaGroups *compared,
+                                   Arena *arena)
+{
+    *compared = choose_groups(costs, request, 0, arena);
+    int likely = is_hurried(request) ? compared->count : likely_count(compared);
+    return likely != compared->count ? choose_groups(costs, request, likely, arena) : *compared;
+}
+
 /* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */
 static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
     enum { PERCENT = 3 };
     Arena arena = {0};
-    ReplicaGroups compared = choose_groups(costs, request, 0, &arena), groups = compared;
-    int likely = request->quick ? compared.count : likely_count(&compared);
-    if (likely != compared.count) groups = choose_groups(costs, request, likely, &arena);
     Diagnostics single = {0}, several = {0};
+    ReplicaGroups compared, groups = likely_groups(costs, request, &compared, &arena);
+    PlanRequest share = *request;
     Plan other;
-    bool found = plan_make(plan, costs, request, &single);
-    bool grouped = groups.count > 1 && plan_make_grouped(&other, costs, request, &groups, &several);
+    if (groups.count > 1) share.time_limit_s /= 2;
+    bool found = plan_make(plan, costs, &share, &single);
+    if (request->microbatches == PLAN_MICROBATCHES_AUTO && found) {
+        share.microbatches = plan->microbatches; /* for a step of as many rows */
+        groups = likely_groups(costs, &share, &compared, &arena);
+    }
+    bool grouped = groups.count > 1 && plan_make_grouped(&other, costs, &share, &groups, &several);
     bool better = grouped && (!found || step_of(&other) < step_of(plan) - step_of(plan) / 100 * PERCENT);
     if (better) {
         plan_free(plan);
@@ -173,7 +177,8 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     } else if (grouped) {
         plan_free(&other);
     }
-    if (found || better) record(plan, &compared);
+    /* Who did not ask reads of groupings where one was taken. */
+    if (better || (found && request->replicas == PLAN_REPLICAS_AUTO)) record(plan, &compared);
     diagnostics_append(diagnostics, better ? &several : &single);
     diagnostics_free(&single);
     diagnostics_free(&several);
@@ -181,32 +186,44 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     return found || better;
 }
 
-static void warn_of_unknown_gradients(const Costs *costs, Diagnostics *diagnostics)
+static bool knows_gradients(const Costs *costs)
 {
     for (int l = 0; l < costs->layer_count; l++)
-        if (costs->layers[l].gradient_bytes > 0) return;
-    diagnostics_warning(diagnostics, (Place){.file = costs->name}, "give gradient_bytes of layers",
-                        "the costs do not say how large gradients are: summing them over replicas counts for nothing");
+        if (costs->layers[l].gradient_bytes > 0) return true;
+    return costs->region_count == 0;
 }
 
-bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
+/* How many are best, where that can be asked. */
+static bool make_best(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
-    bool choose_count = request->replicas == PLAN_REPLICAS_AUTO;
+    bool asked = request->replicas == PLAN_REPLICAS_AUTO;
+    PlanAllocator allocate = request->quick ? PLAN_OPTIMAL : request->allocate; /* which stands for it then */
+    const char *reason =
+        replicas_excluded(costs, request->codecs, allocate, request->objective, request->pin_count > 0);
+    if (!reason && !knows_gradients(costs)) reason = "the costs do not say how large gradients are (gradient_bytes)";
+    if (reason && asked)
+        diagnostics_warning(diagnostics, PLACE_NONE, NULL, "--replicas auto takes one pipeline: %s", reason);
+    return reason ? plan_make(plan, costs, request, diagnostics) : choose(plan, costs, request, diagnostics);
+}
+
+/* So many as were asked for. */
+static bool make_several(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
+{
     int count = request->replicas, devices = 0;
-    Diagnostics ignored = {0};
+    int total = request->microbatches > 0 ? request->microbatches : costs->microbatches;
     Arena arena = {0};
-    memset(plan, 0, sizeof *plan);
-    if (choose_count && !check(costs, request, 2, &ignored)) count = 1;
-    diagnostics_free(&ignored);
-    if (count != 0 && count != 1 && costs->region_count > 0) warn_of_unknown_gradients(costs, diagnostics);
-    if (count == PLAN_REPLICAS_AUTO) return choose(plan, costs, request, diagnostics);
-    if (count <= 1) return plan_make(plan, costs, request, diagnostics);
+    const char *reason = replicas_refused(costs, request->codecs);
     for (int d = 0; d < costs->device_count; d++) devices += !is_left_out(request, costs->devices[d].name);
-    if (!check(costs, request, count, diagnostics)) return false;
+    if (reason)
+        return usage_error(diagnostics, "leave out --replicas, or give --replicas 1", "--replicas %d: %s", count,
+                           reason);
+    if (!knows_gradients(costs))
+        diagnostics_warning(diagnostics, (Place){.file = costs->name}, "give gradient_bytes of layers",
+                            "the costs do not say how large gradients are: summing them over replicas counts for "
+                            "nothing");
     if (count > devices)
         return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "each replica needs a device of its own",
                                  "%d replicas need more than the %d devices that there are", count, devices);
-    int total = request->microbatches > 0 ? request->microbatches : costs->microbatches;
     if (total < count)
         return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE,
                                  "--replicas with a smaller number, or more micro-batches",
@@ -219,4 +236,11 @@ bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *reque
     if (ok) record(plan, &groups);
     arena_free(&arena);
     return ok;
+}
+
+bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
+{
+    memset(plan, 0, sizeof *plan);
+    if (request->replicas == 1) return plan_make(plan, costs, request, diagnostics);
+    return (request->replicas > 1 ? make_several : make_best)(plan, costs, request, diagnostics);
 }

@@ -257,7 +257,7 @@ void report_text(const Report *report, Buffer *buffer)
     print_comparison(buffer, plan);
     text_format(buffer, "\n%s\n", report_proof(report, sentence));
     print_sentences(buffer, report_unproven(plan, sentence));
-    print_sentences(buffer, report_replicas(plan, sentence));
+    print_sentences(buffer, report_replicas(report, sentence));
     print_advice(buffer, report);
 }
 

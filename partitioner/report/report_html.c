@@ -81,7 +81,7 @@ static void print_proof(const Report *report, Buffer *buffer)
     buffer_print(buffer, ".</p>\n");
     print_paragraph(buffer, "", report_certificate(plan, sentence));
     print_paragraph(buffer, "", report_unproven(plan, sentence));
-    print_paragraph(buffer, "", report_replicas(plan, sentence));
+    print_paragraph(buffer, "", report_replicas(report, sentence));
 }
 
 static void print_summary(const Report *report, Buffer *buffer)

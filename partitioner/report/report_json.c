@@ -125,7 +125,7 @@ static void add_sentences(JsonWriter *json, const Report *report)
     json_add_string(json, "proof", report_proof(report, sentence));
     json_add_string(json, "certificate", report_certificate(report->plan, sentence));
     json_add_string(json, "unproven", report_unproven(report->plan, sentence));
-    json_add_string(json, "replicas", report_replicas(report->plan, sentence));
+    json_add_string(json, "replicas", report_replicas(report, sentence));
     json_add_string(json, "kept_data_read_elsewhere", report_strays(report, sentence));
 }
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "partitioner/certificate.h"
 #include "partitioner/crossings.h"
+#include "partitioner/replicas.h"
 #include "partitioner/schedule/simulate.h"
 
 /* Appends to a sentence; what does not fit is left out. */
@@ -229,11 +230,22 @@ const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENC
     return text;
 }
 
-const char *report_replicas(const Plan *plan, char text[static REPORT_SENTENCE])
+/* Where nobody had to choose. */
+static const char *why_one(const Report *report)
 {
+    const Plan *plan = report->plan;
+    if (!report->costs || report->costs->device_count < 2 || plan->replica_count != 1 || plan->grouping_count > 0)
+        return NULL;
+    return replicas_excluded(report->costs, plan->codecs, plan->allocator, plan->objective, plan->pin_count > 0);
+}
+
+const char *report_replicas(const Report *report, char text[static REPORT_SENTENCE])
+{
+    const Plan *plan = report->plan;
     char step[REPORT_TEXT];
     int most = 6;
     text[0] = '\0';
+    if (why_one(report)) add(text, "One pipeline: %s. ", why_one(report));
     if (plan->replica_count > 1) {
         add(text, "Replicas: %d pipelines share the %d micro-batches of a step:", plan->replica_count,
             plan->microbatches);

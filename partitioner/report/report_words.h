@@ -29,8 +29,8 @@ const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]
 bool report_is_proven(const Plan *plan);
 /* What the certificate shows to anyone who does not trust the solver; "" without one. */
 const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENCE]);
-/* Who shares a step, and which groupings of devices were compared; "" for one pipeline that nobody chose. */
-const char *report_replicas(const Plan *plan, char text[static REPORT_SENTENCE]);
+/* Who shares a step, and which groupings of devices were compared; or why only one pipeline could be. */
+const char *report_replicas(const Report *report, char text[static REPORT_SENTENCE]);
 /* What of the bound rests on the solver's word alone; "" if nothing does. */
 const char *report_unproven(const Plan *plan, char text[static REPORT_SENTENCE]);
 

@@ -125,28 +125,73 @@ static void groupings_match_brute_force(void **state)
 
 /* ---- plans ---- */
 
-/* Devices alike, free links and no gradients to sum: as many pipelines as there are devices. */
+/* Six layers on four devices that are alike. */
+static void make_equal(Costs *costs, int64_t gradient_bytes)
+{
+    random_costs_sized(costs, WITH_LINKS, 77, 6, DEVICES);
+    costs->microbatches = 12;
+    costs->device_count = 4;
+    costs->devices = arena_new_array(&costs->arena, DeviceCost, 4);
+    for (int d = 0; d < 4; d++)
+        costs->devices[d] = (DeviceCost){arena_format(&costs->arena, "d%d", d), 1, COSTS_NO_LIMIT, .region = 0};
+    for (int l = 0; l < costs->layer_count; l++) costs->layers[l].gradient_bytes = gradient_bytes;
+}
+
+static void expect_replicas(const Costs *costs, PlanRequest request, int expected, bool records, bool warns)
+{
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    assert_true(plan_make_replicas(&plan, costs, &request, &diagnostics));
+    assert_int_equal(plan.replica_count, expected);
+    assert_int_equal(plan.grouping_count > 0, records);
+    assert_int_equal(diagnostics.warnings > 0, warns);
+    plan_free(&plan);
+    diagnostics_free(&diagnostics);
+}
+
+/* With next to no gradients as many pipelines as there are devices; one where summing them takes longer than the step,
+ * or the costs do not know them. Whoever did not ask gets the same, and reads of groupings only where one is taken. */
 static void equal_devices_become_replicas(void **state)
 {
     (void)state;
-    for (int links = 0; links < 2; links++) {
+    static const struct {
+        int64_t gradient_bytes;
+        int expected;
+    } cases[] = {{100000, 1}, {1, 4}, {0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Costs costs;
-        Plan plan;
-        Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
-        random_costs_sized(&costs, WITH_LINKS, 77, 6, DEVICES);
-        costs.microbatches = 12;
-        costs.device_count = 4;
-        costs.devices = arena_new_array(&costs.arena, DeviceCost, 4);
-        for (int d = 0; d < 4; d++)
-            costs.devices[d] = (DeviceCost){arena_format(&costs.arena, "d%d", d), 1, COSTS_NO_LIMIT, .region = 0};
-        for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = links ? 100000 : 0;
+        bool known = cases[i].gradient_bytes > 0;
+        make_equal(&costs, cases[i].gradient_bytes);
+        expect_replicas(&costs, request, cases[i].expected, cases[i].expected > 1, false);
+        request.microbatches = PLAN_MICROBATCHES_AUTO;
+        expect_replicas(&costs, request, cases[i].expected, cases[i].expected > 1, false);
+        request.microbatches = 0;
         request.replicas = PLAN_REPLICAS_AUTO;
-        assert_true(plan_make_replicas(&plan, &costs, &request, &diagnostics));
-        assert_int_equal(plan.replica_count, links ? 1 : 4); /* whose gradients take longer than the step */
-        plan_free(&plan);
+        expect_replicas(&costs, request, cases[i].expected, known, !known);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
+    }
+}
+
+/* Where a wish or the cluster leaves no choice, auto is one pipeline, and says so to whoever asked. */
+static void some_questions_are_about_one_pipeline(void **state)
+{
+    (void)state;
+    enum { PINNED, OF_PERIODS, ALLOCATED, LOSSY, KEPT, KINDS };
+    PlanPin pin = {0, 1, "d0"};
+    for (int kind = 0; kind < KINDS; kind++) {
+        Costs costs;
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        make_equal(&costs, 1);
+        if (kind == PINNED) request.pins = &pin, request.pin_count = 1;
+        if (kind == OF_PERIODS) request.objective = PLAN_OBJECTIVE_PERIOD;
+        if (kind == ALLOCATED) request.allocate = PLAN_HEURISTIC;
+        if (kind == LOSSY) request.codecs = 1u << CODEC_Q8;
+        if (kind == KEPT) costs.keep_inputs = "d0";
+        expect_replicas(&costs, request, 1, false, false);
+        request.replicas = PLAN_REPLICAS_AUTO;
+        expect_replicas(&costs, request, 1, false, true);
+        costs_free(&costs);
     }
 }
 
@@ -263,6 +308,7 @@ int main(void)
         cmocka_unit_test(groupings_match_brute_force),
         cmocka_unit_test(equal_devices_become_replicas),
         cmocka_unit_test(sums_overlap_with_backwards),
+        cmocka_unit_test(some_questions_are_about_one_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
