@@ -17,7 +17,7 @@ typedef struct PlanRequest {
     PlanRecompute recompute;
     bool quick;       /* an allocator that finds nothing that fits ends planning: nothing is searched for or proven */
     int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
-    int replicas; /* pipelines that share a step, or PLAN_REPLICAS_AUTO; 0: the same, unasked. Only plan_make_replicas looks at it */
+    int replicas; /* pipelines that share a step, or PLAN_REPLICAS_AUTO; 0: the same, unasked. plan_make ignores it */
     int64_t rows; /* of a step; 0: not known */
     /* For all of planning; what is found then depends on the machine, and plan->timed_out says whether it did.
      * INFINITY: no limit. A fixed amount of work decides (partitioner/watch.h), and the same request gives the same

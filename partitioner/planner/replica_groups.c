@@ -187,7 +187,8 @@ static bool deal_regions(const Search *s, Grouping *g, int count)
         for (end = k; end < e->kind_count && e->kind_region[end] == e->kind_region[k]; end++)
             speed += e->kind_size[end] * e->kind_speed[end];
         int own = end == e->kind_count ? groups : (int)lround(groups * speed / left);
-        own = own < 1 ? 1 : own > groups - --regions ? groups - regions : own;
+        regions--; /* each of those left needs a group, too */
+        own = own < 1 ? 1 : own > groups - regions ? groups - regions : own;
         deal_kinds(s, g, k, end, count - groups, own);
         groups -= own;
         left -= speed;

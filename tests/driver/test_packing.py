@@ -43,7 +43,7 @@ def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, kee
     cluster("cluster.yaml", devices, keep)
     packed = ("--lengths", "data.safetensors") if "auto" in lengths else ()
     return printed(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", directory, "--dim", "batch=4", "--dim",
-               f"seq={lengths}", "--microbatches", "2", *packed, *options)
+               f"seq={lengths}", "--microbatches", "2", "--replicas", "1", *packed, *options)
 
 
 def train(directory, *options, steps=STEPS):
