@@ -1,5 +1,5 @@
-/* Emulated devices are slow by sleeping. If the ranks need more cores than there are, they are late before they sleep,
- * and the times are wrong: a run says so. */
+/* Emulated devices are slow by sleeping. If the ranks need more cores than there are for long, sleeping less does not
+ * make up for it, and the times are wrong: a run says so. */
 #ifndef RUNTIME_TRAIN_EMULATION_H
 #define RUNTIME_TRAIN_EMULATION_H
 
@@ -9,7 +9,8 @@
 /* Seconds of this rank, over all its work. */
 typedef struct EmulatedTime {
     double work; /* that its device would take */
-    double late; /* by which work was done later than that */
+    double late; /* by which batches ended later than that */
+    double now;  /* on the device: when it is done with what it was given last. The clock may be ahead */
 } EmulatedTime;
 
 /* Collective, at the end of a run: rank 0 names the rank that is latest, if that matters. Lateness of work on several

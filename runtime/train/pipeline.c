@@ -1,5 +1,6 @@
 #include "runtime/train/pipeline.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,20 +9,20 @@
 
 enum { RECEIVES_AHEAD = 4 };
 
-typedef struct Stopwatch {
-    double wall, processor;
-} Stopwatch;
+static Stopwatch stopwatch_start(const Pipeline *pipeline)
+{
+    double now = monotonic_seconds();
+    return (Stopwatch){now, thread_seconds(), pipeline->emulate ? pipeline->emulated.now : now};
+}
 
-static Stopwatch stopwatch_start(void) { return (Stopwatch){monotonic_seconds(), thread_seconds()}; }
-
-/* When the work since `start` is done, as far as it has come: now, or later on the emulated device. With one thread,
- * CPU time counts: it leaves out the other ranks of an emulation on the same cores. */
+/* When the work since `start` is done, as far as it has come: now, or as the emulated device would do it. With one
+ * thread, CPU time counts: it leaves out the other ranks of an emulation on the same cores. */
 static double work_end(const Pipeline *pipeline, Stopwatch start)
 {
     double now = monotonic_seconds(), slowdown = pipeline->program->slowdown > 1 ? pipeline->program->slowdown : 1;
     if (!pipeline->emulate) return now;
     double worked = pipeline->execution->threads == 1 ? thread_seconds() - start.processor : now - start.wall;
-    return start.wall + worked * slowdown;
+    return start.device + worked * slowdown;
 }
 
 static bool is_receive(uint32_t op) { return op == SKY_RECEIVE_FORWARD || op == SKY_RECEIVE_BACKWARD; }
@@ -137,8 +138,8 @@ static void keep_moving(void *context, uint32_t calls)
     World *world = pipeline->world;
     const struct PipelineEnding *ending = &pipeline->ending;
     if (ending->batch) {
-        Stopwatch start = {ending->wall, ending->processor};
-        ending->batch->gradients_grow(ending->batch->context, ending->local, calls, work_end(pipeline, start));
+        double end = work_end(pipeline, ending->start);
+        ending->batch->gradients_grow(ending->batch->context, ending->local, calls, end);
     }
     if (world->request_count && monotonic_seconds() - world->last_progress > period) world_progress(world);
 }
@@ -242,7 +243,7 @@ static uint32_t due_tensor(const Pipeline *pipeline) { return pipeline->tags.ten
 static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward, double share)
 {
     const SkyLink *link = &pipeline->program->links[boundary];
-    double *free_at = &pipeline->link_free[2 * boundary + !forward], now = monotonic_seconds();
+    double *free_at = &pipeline->link_free[2 * boundary + !forward], now = pipeline->emulated.now;
     *free_at = (*free_at > now ? *free_at : now) + share * link->transfer_s[!forward];
     return *free_at + link->latency_s[!forward];
 }
@@ -331,9 +332,11 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
     hand_received(pipeline, batch, item);
+    double due = pipeline->emulate_links ? list->due[number] : monotonic_seconds();
+    pipeline->emulated.now = fmax(pipeline->emulated.now, due);
     if (!pipeline->emulate_links) return;
     StepPart before = step_clock_enter(&pipeline->world->clock, PART_WAITING);
-    world_sleep_until(pipeline->world, list->due[number]);
+    world_sleep_until(pipeline->world, due);
     step_clock_leave(&pipeline->world->clock, before);
 }
 
@@ -378,14 +381,23 @@ static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int fr
 
 /* ---- Work ---- */
 
-/* Makes the work since `start` last as long as on the emulated device. */
+/* Makes the work since `start` last as long as on the emulated device. Whoever is late, for want of a core or as it
+ * woke up late, sleeps less after its next work. */
 static void stretch(Pipeline *pipeline, Stopwatch start)
 {
     if (!pipeline->emulate) return;
-    double due = work_end(pipeline, start), now = monotonic_seconds();
-    pipeline->emulated.work += due - start.wall;
-    if (now > due) pipeline->emulated.late += now - due;
+    double due = work_end(pipeline, start);
+    pipeline->emulated.work += due - start.device;
+    pipeline->emulated.now = due;
     world_sleep_until(pipeline->world, due);
+}
+
+/* The device's time is the clock's again: what a rank is late by here, the step takes longer. */
+static void synchronise(Pipeline *pipeline, bool counts)
+{
+    double now = monotonic_seconds();
+    if (pipeline->emulate && counts) pipeline->emulated.late += fmax(0, now - pipeline->emulated.now);
+    pipeline->emulated.now = now;
 }
 
 /* For kernels that number or count the rows of the batch. */
@@ -420,7 +432,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     if (before >= 0)
         copy_boundary(pipeline, batch, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
                       stage->receive_forward_count, item->microbatch);
-    Stopwatch start = stopwatch_start();
+    Stopwatch start = stopwatch_start(pipeline);
     StepClock *clock = &pipeline->world->clock;
     StepPart part = step_clock_enter(clock, PART_DATA);
     for (uint32_t i = 0; i < stage->input_count; i++) {
@@ -456,10 +468,10 @@ static bool is_last(const Pipeline *pipeline, const PipelineBatch *batch, const 
 static bool run_backward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item, SkyListKind list,
                          Diagnostics *diagnostics)
 {
-    Stopwatch start = stopwatch_start();
+    Stopwatch start = stopwatch_start(pipeline);
     uint32_t local = (uint32_t)pipeline->local[item->stage];
     if (batch->gradients_grow && is_last(pipeline, batch, item))
-        pipeline->ending = (struct PipelineEnding){batch, local, start.wall, start.processor};
+        pipeline->ending = (struct PipelineEnding){batch, local, start};
     begin_microbatch(pipeline, batch, item->microbatch);
     bool ok = execution_run(pipeline->execution, local, list, item->slot, diagnostics);
     pipeline->ending.batch = NULL;
@@ -496,7 +508,8 @@ static void stop_if_diverged(const Pipeline *pipeline, uint32_t local)
 bool pipeline_update(Pipeline *pipeline, uint32_t local, int64_t step, Diagnostics *diagnostics)
 {
     SkyInstruction item = {.op = SKY_UPDATE, .stage = pipeline->program->stages[local].index};
-    Stopwatch start = stopwatch_start();
+    synchronise(pipeline, false);
+    Stopwatch start = stopwatch_start(pipeline);
     if (!execution_run(pipeline->execution, local, SKY_LIST_UPDATE, 0, diagnostics)) return false;
     stop_if_diverged(pipeline, local);
     stretch(pipeline, start);
@@ -513,6 +526,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         [SKY_RECEIVE_BACKWARD] = PART_MESSAGES, [SKY_SEND_BACKWARD] = PART_MESSAGES};
     StepClock *clock = &pipeline->world->clock;
     int next_receive = 0;
+    synchronise(pipeline, false);
     memset(list->posted, 0, (size_t)list->receive_count * sizeof *list->posted);
     memset(pipeline->losses, 0, pipeline->program->microbatch_count * sizeof *pipeline->losses);
     for (int i = 0; i < list->count; i++) {
@@ -546,6 +560,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         trace_record(pipeline->trace, begin, monotonic_seconds(), batch->step, item);
     }
     step_clock_enter(clock, PART_REST);
+    synchronise(pipeline, true);
     return !batch->finish || batch->finish(batch->context, diagnostics);
 }
 

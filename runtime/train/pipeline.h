@@ -33,6 +33,11 @@ typedef struct SlotSends {
     double forward_due, backward_due; /* what they carry where links are emulated */
 } SlotSends;
 
+/* When work began: by the clock, of this thread's processor time, and on the device that is emulated. */
+typedef struct Stopwatch {
+    double wall, processor, device;
+} Stopwatch;
+
 typedef struct Pipeline {
     World *world;
     Execution *execution;
@@ -52,7 +57,7 @@ typedef struct Pipeline {
     struct PipelineEnding {
         const struct PipelineBatch *batch; /* NULL: it is not */
         uint32_t local;
-        double wall, processor; /* when it began */
+        Stopwatch start;
     } ending;
 } Pipeline;
 
