@@ -241,8 +241,8 @@ static bool make_several(Plan *plan, const Costs *costs, const PlanRequest *requ
 bool plan_make_replicas(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
     /* Rows that share lines say how many micro-batches there are: plan_make refuses another number. */
-    bool wrong = costs->rows.microbatch_kinds && request->microbatches > 0 &&
-                 request->microbatches != costs->microbatches;
+    bool wrong =
+        costs->rows.microbatch_kinds && request->microbatches > 0 && request->microbatches != costs->microbatches;
     memset(plan, 0, sizeof *plan);
     if (request->replicas == 1 || wrong) return plan_make(plan, costs, request, diagnostics);
     return (request->replicas > 1 ? make_several : make_best)(plan, costs, request, diagnostics);
