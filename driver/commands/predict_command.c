@@ -292,15 +292,17 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
     const Options *options = prediction->options;
     GenerateOptions wanted = options->generate;
     wanted.seed = (uint64_t)options->seed;
+    wanted.verbose = options->verbose;
     if (prediction->batch > 1)
         return input_error(diagnostics, options->model, "export it with a symbolic batch",
                            "takes %lld rows at a time, and --prompt is one", (long long)prediction->batch);
-    if (!open_tokenizer(prediction, diagnostics)) return false;
+    const char *scratch = scratch_place(prediction, "steps", diagnostics);
+    if (!scratch || !open_tokenizer(prediction, diagnostics)) return false;
     Buffer text = {0};
-    bool ok =
-        generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
-                 prediction->width, prediction->ends, prediction->end_count, options->threads, &text, diagnostics) &&
-        file_write_all(options->output ? options->output : "-", text.bytes, text.size, diagnostics);
+    bool ok = generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
+                       prediction->width, prediction->ends, prediction->end_count, scratch, options->threads, &text,
+                       diagnostics) &&
+              file_write_all(options->output ? options->output : "-", text.bytes, text.size, diagnostics);
     buffer_free(&text);
     return ok;
 }

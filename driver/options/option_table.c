@@ -703,7 +703,7 @@ static const Option rows[] = {
     {"depfile", 0, "FILE", COMPILE, OPTION_FILE, FIELD(depfile),
      .help = "write the list of files that this compilation read, for make and ninja"},
     {"verbose", 'v', NULL, CHECK, OPTION_FLAG, FIELD(verbose), .help = "list every parameter"},
-    {"verbose", 'v', NULL, COMPILE | RUN, OPTION_FLAG, FIELD(verbose), .common = COMPILE,
+    {"verbose", 'v', NULL, COMPILE | RUN | PREDICT, OPTION_FLAG, FIELD(verbose), .common = COMPILE,
      .help = "print progress and times"},
     {"quiet", 'q', NULL, COMPILE | FEDERATE | COORDINATE | DEPLOY | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG,
      FIELD(quiet), .help = "print only errors and warnings"},

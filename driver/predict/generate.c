@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/random.h"
+#include "base/text.h"
+#include "frontend/huggingface/step_model.h"
 #include "frontend/text/unicode.h"
 
 /* ---- From tokens to text ---- */
@@ -104,9 +107,9 @@ static int32_t draw(Candidate *candidates, int64_t count, const GenerateOptions 
     return candidates[chosen].id;
 }
 
-/* The token after position `position`; -1 after reporting. */
+/* A token by the logits at `position`, drawn with the random number `number`; -1 after reporting. */
 static int32_t choose(Predictor *predictor, const SkyTensor *logits, const GenerateOptions *options, int64_t position,
-                      Diagnostics *diagnostics)
+                      int64_t number, Diagnostics *diagnostics)
 {
     int64_t classes = logits->dim[2];
     const void *values = execution_address(&predictor->execution, 0, 0, logits->location);
@@ -122,7 +125,7 @@ static int32_t choose(Predictor *predictor, const SkyTensor *logits, const Gener
         input_error(diagnostics, predictor->called, "check whether its training diverged", "gives no finite logits");
     if (finite && options->temperature > 0) {
         qsort(candidates, (size_t)classes, sizeof *candidates, by_score);
-        best.id = draw(candidates, classes, options, (uint64_t)position);
+        best.id = draw(candidates, classes, options, (uint64_t)number);
     }
     free(candidates);
     return finite ? best.id : -1;
@@ -162,12 +165,67 @@ static bool is_end(int32_t id, const int64_t *ends, size_t count)
     return false;
 }
 
+typedef struct Generation {
+    Predictor *predictor;
+    TextRows row;  /* the text: one row with room for all tokens */
+    TextRows step; /* the token that a graph with kept keys and values takes */
+    int32_t token, position;
+    int64_t fed; /* so many tokens have been taken */
+    bool steps;  /* the graph takes one token at a time */
+    const SkyTensor *logits;
+} Generation;
+
+/* Opens the graph that takes a token at a time, where the model can be written so, or else the model. */
+static bool open_model(Generation *generation, const char *path, const char *called, int64_t width, const char *scratch,
+                       int threads, Diagnostics *diagnostics)
+{
+    Predictor *predictor = generation->predictor;
+    TextRows *row = &generation->row, *step = &generation->step;
+    const char *steps = width ? NULL : step_model_write(path, scratch, row->width, &row->arena);
+    generation->steps = steps != NULL;
+    *step = (TextRows){.count = 1, .width = 1, .longest = 1};
+    step->tensors[0] = (RowTensor){"input_ids", DTYPE_I32, &generation->token};
+    step->tensors[1] = (RowTensor){"position", DTYPE_I32, &generation->position};
+    if (!predictor_open(predictor, steps ? steps : path, called, steps ? step : row, 1, steps ? 1 : row->width, threads,
+                        diagnostics))
+        return false;
+    if (steps) predictor_keep(predictor);
+    generation->logits = predictor_output(predictor, "logits", 3);
+    return (generation->logits && generation->logits->dim[1] == predictor->width) ||
+           input_error(diagnostics, called, "skycc import FOLDER --head lm makes one",
+                       "has no output 'logits' with a score of every token at every position, as decoders have");
+}
+
+/* The token after the first `length`; -1 after reporting. */
+static int32_t next_token(Generation *generation, const GenerateOptions *options, int64_t length,
+                          Diagnostics *diagnostics)
+{
+    bool ok = generation->steps || predictor_run(generation->predictor, 0, diagnostics);
+    for (; ok && generation->steps && generation->fed < length; generation->fed++) {
+        generation->token = token_at(&generation->row, generation->fed);
+        generation->position = (int32_t)generation->fed;
+        ok = predictor_run(generation->predictor, 0, diagnostics);
+    }
+    return ok ? choose(generation->predictor, generation->logits, options, generation->steps ? 0 : length - 1,
+                       length - 1, diagnostics)
+              : -1;
+}
+
+/* Of `count` tokens since `start`. */
+static void tell_speed(const Generation *generation, int64_t count, double start)
+{
+    double seconds = monotonic_seconds() - start;
+    text_print(stderr, "%lld tokens, %.1f tokens/s; each token runs %s\n", (long long)count, (double)count / seconds,
+               generation->steps ? "alone, after kept keys and values" : "the whole text again");
+}
+
 bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *tokenizer, const char *path,
-              const char *called, int64_t width, const int64_t *ends, size_t end_count, int threads, Buffer *text,
-              Diagnostics *diagnostics)
+              const char *called, int64_t width, const int64_t *ends, size_t end_count, const char *scratch,
+              int threads, Buffer *text, Diagnostics *diagnostics)
 {
     const char *const texts[2] = {options->prompt, NULL};
-    TextRows prompt = {.count = 0}, row = {.count = 0};
+    TextRows prompt = {.count = 0};
+    Generation generation = {.predictor = predictor};
     bool ok = text_rows_encode(&prompt, tokenizer, texts, false, 0, INT32_MAX, diagnostics);
     int64_t length = prompt.longest;
     while (ok && length > 0 && is_end(token_at(&prompt, length - 1), ends, end_count)) length--; /* of the frame */
@@ -178,26 +236,24 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
     if (ok && width && length >= width)
         ok = input_error(diagnostics, called, "give a shorter prompt, or export the model with symbolic dimensions",
                          "takes %lld tokens, and the prompt has %lld", (long long)width, (long long)length);
-    if (ok) make_row(&row, &prompt, length, width ? width : end);
-    ok = ok && predictor_open(predictor, path, called, &row, 1, row.width, threads, diagnostics);
-    const SkyTensor *logits = ok ? predictor_output(predictor, "logits", 3) : NULL;
-    if (ok && (!logits || logits->dim[1] != row.width))
-        ok = input_error(diagnostics, called, "skycc import FOLDER --head lm makes one",
-                         "has no output 'logits' with a score of every token at every position, as decoders have");
+    if (ok) make_row(&generation.row, &prompt, length, width ? width : end);
+    ok = ok && open_model(&generation, path, called, width, scratch, threads, diagnostics);
     Spelling spelling = find_spelling(tokenizer);
     buffer_print(text, "%s", options->prompt);
+    const double start = monotonic_seconds();
+    const int64_t given = length;
     for (; ok && length < end; length++) {
-        ok = predictor_run(predictor, 0, diagnostics);
-        int32_t id = ok ? choose(predictor, logits, options, length - 1, diagnostics) : -1;
+        int32_t id = next_token(&generation, options, length, diagnostics);
         ok = id >= 0;
         if (!ok || is_end(id, ends, end_count)) break;
         append_token(text, tokenizer, spelling, id);
-        set(&row, "input_ids", length, id);
-        set(&row, "attention_mask", length, 1);
+        set(&generation.row, "input_ids", length, id);
+        set(&generation.row, "attention_mask", length, 1);
     }
     buffer_print(text, "\n");
+    if (ok && options->verbose) tell_speed(&generation, length - given, start);
     predictor->rows = NULL;
     text_rows_free(&prompt);
-    text_rows_free(&row);
+    text_rows_free(&generation.row);
     return ok;
 }

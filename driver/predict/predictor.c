@@ -1,6 +1,7 @@
 #include "driver/predict/predictor.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/program/parallel.h"
@@ -71,12 +72,58 @@ static bool fill_input(Predictor *predictor, const SkyTensor *input, int64_t fir
     return true;
 }
 
+static size_t tensor_bytes(const SkyTensor *tensor)
+{
+    Shape shape = {(int)tensor->rank, {0}};
+    for (uint32_t i = 0; i < tensor->rank; i++) shape.dim[i] = tensor->dim[i];
+    return (size_t)dtype_bytes((DType)tensor->dtype, shape_elements(&shape));
+}
+
+static const char *kept_name(const SkyTensor *input)
+{
+    return strncmp(input->name, "past_", 5) == 0 ? input->name + 5 : NULL;
+}
+
+void predictor_keep(Predictor *predictor)
+{
+    const SkyStage *stage = &predictor->code.stage;
+    predictor->kept = memory_allocate(stage->output_count * sizeof *predictor->kept);
+    for (uint32_t i = 0; i < stage->output_count; i++)
+        for (uint32_t k = 0; k < stage->input_count; k++) {
+            const char *name = kept_name(&stage->inputs[k]);
+            if (name && strcmp(name, stage->outputs[i].name) == 0)
+                predictor->kept[i] = memory_allocate(tensor_bytes(&stage->outputs[i]));
+        }
+}
+
+/* What is kept of the output that the input continues; NULL: it continues none. */
+static const void *kept_for(const Predictor *predictor, const SkyTensor *input)
+{
+    const SkyStage *stage = &predictor->code.stage;
+    const char *name = kept_name(input);
+    for (uint32_t i = 0; predictor->kept && name && i < stage->output_count; i++)
+        if (predictor->kept[i] && strcmp(name, stage->outputs[i].name) == 0) return predictor->kept[i];
+    return NULL;
+}
+
 bool predictor_run(Predictor *predictor, int64_t first, Diagnostics *diagnostics)
 {
     const SkyStage *stage = &predictor->code.stage;
-    for (uint32_t i = 0; i < stage->input_count; i++)
-        if (!fill_input(predictor, &stage->inputs[i], first, diagnostics)) return false;
-    return execution_run(&predictor->execution, 0, SKY_LIST_FORWARD, 0, diagnostics);
+    Execution *execution = &predictor->execution;
+    for (uint32_t i = 0; i < stage->input_count; i++) {
+        const SkyTensor *input = &stage->inputs[i];
+        const void *kept = kept_for(predictor, input);
+        if (kept)
+            memcpy(execution_address(execution, 0, 0, input->location), kept, tensor_bytes(input));
+        else if (!fill_input(predictor, input, first, diagnostics))
+            return false;
+    }
+    if (!execution_run(execution, 0, SKY_LIST_FORWARD, 0, diagnostics)) return false;
+    for (uint32_t i = 0; predictor->kept && i < stage->output_count; i++)
+        if (predictor->kept[i])
+            memcpy(predictor->kept[i], execution_address(execution, 0, 0, stage->outputs[i].location),
+                   tensor_bytes(&stage->outputs[i]));
+    return true;
 }
 
 const SkyTensor *predictor_output(const Predictor *predictor, const char *name, uint32_t rank)
@@ -116,6 +163,8 @@ bool predictor_values(Predictor *predictor, const SkyTensor *output, int64_t row
 
 void predictor_free(Predictor *predictor)
 {
+    for (uint32_t i = 0; predictor->kept && i < predictor->code.stage.output_count; i++) free(predictor->kept[i]);
+    free(predictor->kept);
     if (predictor->running) execution_close(&predictor->execution);
     local_program_free(&predictor->program);
     stage_free(&predictor->code);

@@ -15,6 +15,7 @@ typedef struct Predictor {
     LocalProgram program;
     Execution execution;
     bool running;
+    void **kept; /* per output: what the input past_OUTPUT gets in the next run; NULL: there is none */
 } Predictor;
 
 /* Compiles the model in the file `path`; `threads` 0: all processors. Errors while it runs name `called`. Free with
@@ -23,6 +24,8 @@ bool predictor_open(Predictor *predictor, const char *path, const char *called, 
                     int64_t width, int threads, Diagnostics *diagnostics);
 /* Runs the rows from `first` on; the last row is repeated to fill the batch. */
 bool predictor_run(Predictor *predictor, int64_t first, Diagnostics *diagnostics);
+/* From now on an input past_NAME has what the run before computed as the output NAME; in the first run 0. */
+void predictor_keep(Predictor *predictor);
 /* The output of that name if it is [batch, ...] of `rank` dimensions; otherwise NULL. */
 const SkyTensor *predictor_output(const Predictor *predictor, const char *name, uint32_t rank);
 /* Copies what the last run computed for `row` (of all rows) into `values`. False after reporting a value that is not

@@ -15,6 +15,7 @@ typedef struct Decoder {
     Rotation rotation[2];                 /* of layers that see everything, and of those with a window */
     const char *queries, *keys, *merged;  /* shapes: what is split into heads, and together again */
     const char *grouped, *shared, *apart; /* heads by the keys that they read, and apart again; or NULL */
+    const char *places, *here;            /* of a step: positions of kept keys (1, room); which one is its own */
 } Decoder;
 
 static bool has(const Decoder *decoder, unsigned trait) { return decoder->form->traits & trait; }
@@ -61,15 +62,28 @@ static const char *cap(Network *network, const char *scope, const char *x, doubl
 /* ---- What all layers share ---- */
 
 /* (seq, seq): whether a key is not after the query, and less than `window` before it; 0: anywhere before it. */
-static const char *visible_keys(Network *network, const char *scope, int64_t window)
+static const char *visible_keys(Decoder *decoder, const char *scope, int64_t window)
 {
     static const int64_t swap[2] = {1, 0};
+    Network *network = decoder->network;
+    const char *keys = decoder->places ? decoder->places : network->positions;
     const char *queries = network_transpose(network, scope, network->positions, swap, 2);
-    const char *distance = network_apply(network, scope, "Sub", queries, network->positions);
+    const char *distance = network_apply(network, scope, "Sub", queries, keys);
     const char *earlier = network_apply(network, scope, "GreaterOrEqual", distance, network_integer(network, scope, 0));
     if (!window) return earlier;
     const char *near = network_apply(network, scope, "Less", distance, network_integer(network, scope, window));
     return network_apply(network, scope, "And", earlier, near);
+}
+
+/* What a step needs to know of the tokens before it. */
+static void share_places(Decoder *decoder, const char *scope)
+{
+    Network *network = decoder->network;
+    int64_t *places = arena_new_array(&network->builder.arena, int64_t, (size_t)network->room);
+    for (int64_t i = 0; i < network->room; i++) places[i] = i;
+    decoder->places = onnx_builder_integers(&network->builder, scope, places, &(Shape){2, {1, network->room}});
+    const char *here = network_apply(network, scope, "Equal", decoder->places, network->positions);
+    decoder->here = network_apply(network, scope, "Unsqueeze", here, network_list(network, scope, 1, 3));
 }
 
 static void share(Decoder *decoder, const char *scope)
@@ -78,10 +92,11 @@ static void share(Decoder *decoder, const char *scope)
     const DecoderConfig *own = decoder->own;
     const int64_t heads = decoder->config->heads, width = own->head_width, sharing = heads / own->key_heads;
     bool some[2] = {false, false};
+    if (decoder->network->room) share_places(decoder, scope);
     for (int64_t i = 0; i < decoder->config->layers; i++) some[own->local[i]] = true;
     for (int i = 0; i < 2; i++) {
         if (!some[i]) continue;
-        decoder->visible[i] = visible_keys(network, scope, i ? own->window : 0);
+        decoder->visible[i] = visible_keys(decoder, scope, i ? own->window : 0);
         if (!has(decoder, POSITION_TABLE)) decoder->rotation[i] = rotary_add(network, scope, &own->rotary[i], width);
     }
     decoder->queries = network_list(network, scope, 0, 0, heads, width);
@@ -92,7 +107,8 @@ static void share(Decoder *decoder, const char *scope)
     decoder->grouped = network_list(network, scope, 0, own->key_heads, sharing, -1, width);
     decoder->shared = network_list(network, scope, 0, own->key_heads, 1, -1, width);
     decoder->apart = network_list(network, scope, 0, heads, -1, width);
-    decoder->mask = network_apply(network, scope, "Unsqueeze", network->mask, network_list(network, scope, 1));
+    if (network->mask)
+        decoder->mask = network_apply(network, scope, "Unsqueeze", network->mask, network_list(network, scope, 1));
 }
 
 /* ---- Attention ---- */
@@ -158,6 +174,21 @@ static Projections project(Decoder *decoder, const char *scope, const char *inpu
     return all;
 }
 
+/* The keys or values of all tokens up to the step's: `past_NAME.LAYER` with its own in its place, which is the output
+ * `NAME.LAYER`. */
+static const char *keep(Decoder *decoder, const char *scope, const char *name, int64_t layer, const char *own)
+{
+    Network *network = decoder->network;
+    const BuilderDimension dimensions[4] = {
+        {1, NULL}, {decoder->own->key_heads, NULL}, {network->room, NULL}, {decoder->own->head_width, NULL}};
+    const char *output = arena_format(&network->builder.arena, "%s.%lld", name, (long long)layer),
+               *past = arena_format(&network->builder.arena, "past_%s", output);
+    onnx_builder_input(&network->builder, past, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dimensions, 4);
+    const char *all = network_apply(network, scope, "Where", decoder->here, own, past);
+    network_output(network, output, all, dimensions, 4);
+    return all;
+}
+
 /* Masked keys get the least float, so that queries without any key stay finite. */
 static const char *attend(Decoder *decoder, const char *scope, Projections all, int64_t layer)
 {
@@ -166,6 +197,10 @@ static const char *attend(Decoder *decoder, const char *scope, Projections all, 
     const DecoderConfig *own = decoder->own;
     bool grouped = decoder->grouped != NULL;
     double scale = own->scale / (own->scale_by_layer ? (double)(layer + 1) : 1);
+    if (decoder->places) {
+        all.key = keep(decoder, scope, "key", layer, all.key);
+        all.value = keep(decoder, scope, "value", layer, all.value);
+    }
     if (grouped) {
         all.query = network_apply(network, scope, "Reshape", all.query, decoder->grouped);
         all.key = network_apply(network, scope, "Reshape", all.key, decoder->shared);
@@ -174,7 +209,7 @@ static const char *attend(Decoder *decoder, const char *scope, Projections all, 
     const char *keys = network_transpose(network, scope, all.key, grouped ? swap_grouped : swap, grouped ? 5 : 4);
     const char *scores = network_apply(network, scope, "MatMul", all.query, keys);
     scores = cap(network, scope, apply_number(network, scope, "Mul", scores, scale), own->score_cap);
-    scores = network_apply(network, scope, "Add", scores, decoder->mask);
+    if (decoder->mask) scores = network_apply(network, scope, "Add", scores, decoder->mask);
     scores = network_apply(network, scope, "Where", decoder->visible[own->local[layer]], scores,
                            onnx_builder_float(&network->builder, scope, -3.40282347e38f));
     const char *context = network_apply(network, scope, "MatMul", network_softmax(network, scope, scores), all.value);

@@ -41,8 +41,24 @@ static const char *count_positions(Network *network, const char *scope)
     return network_apply(network, scope, "Slice", all, network_list(network, scope, 0), length, axis, axis);
 }
 
+/* One token and its position; the decoder adds the inputs with what is kept of tokens before it. */
+static void add_step_inputs(Network *network)
+{
+    static const char *const names[] = {"input_ids", "position"};
+    const BuilderDimension dimensions[2] = {{1, NULL}, {1, NULL}};
+    for (int i = 0; i < 2; i++)
+        onnx_builder_input(&network->builder, names[i], ONNX__TENSOR_PROTO__DATA_TYPE__INT64, dimensions, 2);
+    network->one = onnx_builder_float(&network->builder, network_encoder_scope(network, "embeddings"), 1);
+    network->inputs[0] = names[0];
+    network->positions = names[1];
+}
+
 void encoder_add_inputs(Network *network)
 {
+    if (network->room) {
+        add_step_inputs(network);
+        return;
+    }
     static const char *const names[] = {"input_ids", "attention_mask", "token_type_ids"};
     const BuilderDimension dimensions[2] = {{0, "batch"}, {0, "seq"}};
     const char *scope = network_encoder_scope(network, "embeddings");

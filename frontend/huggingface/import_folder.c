@@ -137,8 +137,8 @@ static bool is_inside(const char *folder, const char *output)
     return same;
 }
 
-bool folder_import(const char *path, const char *output, const Head *wanted, uint64_t seed, FILE *summary,
-                   Diagnostics *diagnostics)
+static bool import_graph(const char *path, const char *output, const Head *wanted, uint64_t seed, int64_t room,
+                         FILE *summary, Diagnostics *diagnostics)
 {
     HuggingFaceFolder folder;
     Head head;
@@ -146,6 +146,7 @@ bool folder_import(const char *path, const char *output, const Head *wanted, uin
     if (ok) {
         Network network = {.config = &folder.config,
                            .folder = &folder,
+                           .room = room,
                            .diagnostics = diagnostics,
                            .batch = {0, "batch"},
                            .sequence = {0, "seq"}};
@@ -165,4 +166,15 @@ bool folder_import(const char *path, const char *output, const Head *wanted, uin
     }
     folder_close(&folder);
     return ok;
+}
+
+bool folder_import(const char *path, const char *output, const Head *wanted, uint64_t seed, FILE *summary,
+                   Diagnostics *diagnostics)
+{
+    return import_graph(path, output, wanted, seed, 0, summary, diagnostics);
+}
+
+bool folder_import_step(const char *path, const char *output, int64_t room, Diagnostics *diagnostics)
+{
+    return import_graph(path, output, &(Head){.kind = HEAD_FROM_FOLDER}, 0, room, NULL, diagnostics);
 }

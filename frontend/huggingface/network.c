@@ -224,6 +224,7 @@ const char *network_activation(Network *network, const char *scope, Activation a
 
 const char *network_length(Network *network, const char *scope, const char *axis)
 {
+    if (network->room) return network_integer(network, scope, network->room);
     return network_gather(network, scope, network_apply(network, scope, "Shape", network->inputs[0]), axis, 0);
 }
 

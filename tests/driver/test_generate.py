@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""skycc predict --prompt: a model whose next token depends on the last one alone is continued as its table says."""
+"""skycc predict --prompt: a model whose next token depends on the last one alone is continued as its table says, and
+decoders that keep keys and values as they are continued without."""
 import json
 import os
 import subprocess
@@ -7,12 +8,12 @@ import sys
 import tempfile
 
 import numpy as np
-from onnx import helper, numpy_helper, save, TensorProto
+from onnx import helper, load, numpy_helper, save, TensorProto
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require  # noqa: E402
 
-SKYCC = sys.argv[1]
+SKYCC, DECODERS = sys.argv[1:]
 VOCABULARY, END = 257, 256
 
 
@@ -23,11 +24,11 @@ def byte_characters():
     return {b: chr(b if b in printable else 256 + others.index(b)) for b in range(256)}
 
 
-def write_tokenizer():
+def write_tokenizer(vocabulary=None):
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    vocabulary = {character: b for b, character in byte_characters().items()} | {"<end>": END}
+    vocabulary = vocabulary or {character: b for b, character in byte_characters().items()} | {"<end>": END}
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
-                 "added_tokens": [{"id": END, "content": "<end>", "single_word": False, "lstrip": False,
+                 "added_tokens": [{"id": vocabulary["<end>"], "content": "<end>", "single_word": False, "lstrip": False,
                                    "rstrip": False, "normalized": False, "special": True}],
                  "pre_tokenizer": byte_level, "decoder": byte_level,
                  "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
@@ -90,9 +91,27 @@ def check():
     require("2 rows" in predict("--prompt", "a", code=1, model="two.onnx"), "two rows")
 
 
+def check_kept(name, *options):
+    """A decoder, which keeps keys and values, and the same without the property by which skycc knows it as its own."""
+    subprocess.run([SKYCC, "import", f"{DECODERS}/{name}", "--head", "lm", "-q", "-o", "kept.onnx"], check=True)
+    model = load("kept.onnx")
+    model.metadata_props.remove(next(one for one in model.metadata_props if one.key == "skycc.parameters"))
+    save(model, "again.onnx")
+    texts = []
+    for file, way in (("kept.onnx", "after kept keys"), ("again.onnx", "the whole text again")):
+        done = subprocess.run([SKYCC, "predict", file, "--tokenizer", "tokenizer.json", "--prompt", "abcd", "--tokens",
+                               "12", "-v", *options], capture_output=True, text=True)
+        require(done.returncode == 0 and way in done.stderr, name, file, done.stderr)
+        texts.append(done.stdout)
+    require(texts[0] == texts[1] and len(texts[0]) == len("abcd") + 12 + 1, name, *texts)
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     write_tokenizer()
     check()
+    write_tokenizer({chr(ord("a") + i): i + 3 for i in range(26)} | {"\u0120": 29, "<end>": 30})
+    check_kept("gemma3")
+    check_kept("gpt2", "--temperature", "1", "--top-p", "0.9", "--seed", "3")
     os.chdir("/")
 sys.exit(failed())
