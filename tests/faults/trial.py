@@ -74,11 +74,21 @@ class Bench:
         self._compile_or_end("two", "stale", "--dropout", "0.2")
         self._compile_or_end("two", "frozen", "--freeze", "*embeddings*", "--freeze", "*layer.1*")
         self._run_undisturbed()
+        self._replicated = None
 
     def _compile_or_end(self, plan, name, *options):
         done = self.compile(plan, f"{self.folder}/programs/{name}", self.cache, options=options)
         if done.returncode != 0:
             sys.exit(f"the model does not compile:\n{done.stdout}")
+
+    def replicated(self):
+        """How a training of two replicas ends undisturbed: two pipelines sum the same gradients in another order."""
+        if not self._replicated:
+            self._compile_or_end("two", "replicas", "--replicas", "2")
+            trial = Trial(self, f"{self.folder}/undisturbed-replicas", None)
+            trial.ends(trial.start("replicas"), {0})
+            self._replicated = losses(trial.log), last_parameters(trial.saved)
+        return self._replicated
 
     def finetuned(self):
         if not self._finetuned:
@@ -249,11 +259,12 @@ class Trial(Processes):
         code = other.ends(other.start(PLANS[0], data=data), {0, 1})  # they may be refused
         return code == 0 and losses(self.log) == losses(other.log)
 
-    def compare(self):
+    def compare(self, expected=None):
         """The training must have ended as the undisturbed one did, to the last bit."""
-        if losses(self.log) != self.bench.losses:
+        expected_losses, parameters = expected or (self.bench.losses, self.bench.parameters)
+        if losses(self.log) != expected_losses:
             raise Wrong("other losses than the undisturbed run's")
-        if last_parameters(self.saved) != self.bench.parameters:
+        if last_parameters(self.saved) != parameters:
             raise Wrong("other parameters than the undisturbed run's")
         self.identical = True
 
