@@ -12,7 +12,11 @@
 #include "partitioner/schedule/schedule.h"
 #include "partitioner/solve/allocate.h"
 #include "partitioner/verify/verify.h"
+#include "tests/common/limits.h"
 #include "tests/partitioner/random_costs.h"
+
+/* Of the random problems the sanitizers see a part: the others run the same code, with gcc. */
+enum { STEP = ADDRESS_SANITIZER ? 7 : 1 };
 
 static void build(Plan *plan, const Costs *costs, PlanSchedule schedule)
 {
@@ -73,7 +77,7 @@ static void searched_schedules_are_never_slower(void **state)
 {
     (void)state;
     int quicker = 0, split = 0;
-    for (int k = 0; k < 1500; k++) {
+    for (int k = 0; k < 1500; k += STEP) {
         Costs costs;
         Plan plain, searched, halves;
         random_costs(&costs, k % VARIANTS | WITH_LINKS, (uint64_t)k);
@@ -99,7 +103,7 @@ static void searched_schedules_are_never_slower(void **state)
         plan_free(&halves);
         costs_free(&costs);
     }
-    assert_true(quicker > 300 && split > 100); /* else nothing was tested */
+    assert_true(quicker > 300 / STEP && split > 100 / STEP); /* else nothing was tested */
 }
 
 /* `stages` equal stages, one per device; a forward takes a second, a backward two; links take so long. */
@@ -182,7 +186,7 @@ static void searched_plans_verify(void **state)
 {
     (void)state;
     Diagnostics diagnostics = {0};
-    for (int k = 0; k < 120; k++) {
+    for (int k = 0; k < 120; k += STEP) {
         Costs costs;
         Plan plan = {0};
         Verified verified;
@@ -223,7 +227,7 @@ static void plans_with_searched_schedules_are_never_slower(void **state)
 {
     (void)state;
     int quicker = 0, chosen = 0, both = 0;
-    for (int k = 0; k < 12 * VARIANTS; k++) {
+    for (int k = 0; k < 12 * VARIANTS; k += STEP) {
         Costs costs;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         int of_plain = 0, of_searched = 0;
@@ -244,7 +248,7 @@ static void plans_with_searched_schedules_are_never_slower(void **state)
         costs_free(&costs);
     }
     print_message("%d of %d plans are quicker than under 1F1B\n", quicker, both);
-    assert_true(quicker > 100 && chosen > 150);
+    assert_true(quicker > 100 / STEP && chosen > 150 / STEP);
 }
 
 static int chosen_microbatches(int stages, int64_t memory, PlanSchedule schedule, double *gain)

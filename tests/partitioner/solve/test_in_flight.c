@@ -10,8 +10,13 @@
 
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
+#include "tests/common/limits.h"
 #include "tests/partitioner/brute_costs.h"
 #include "tests/partitioner/random_costs.h"
+
+/* Of the random problems the sanitizers see a part: the others run the same code, with gcc.
+ * What must be among them is asked for a square less often, because rare cases scatter. */
+enum { STEP = ADDRESS_SANITIZER ? 5 : 1 };
 
 /* ---- brute force ---- */
 
@@ -88,7 +93,7 @@ static void check_plan(const Plan *plan, const Costs *costs, int k)
 static void as_few_fewer_as_it_takes(void **state)
 {
     (void)state;
-    for (int k = 0; k < 3000; k++) {
+    for (int k = 0; k < 3000; k += STEP) {
         Costs costs;
         Plan plan = {0}, plain = {0};
         Diagnostics diagnostics = {0}, ignored = {0};
@@ -128,7 +133,8 @@ static void as_few_fewer_as_it_takes(void **state)
     }
     print_message("%d plans only with fewer in flight, %d around loops; %d certified; %d times nothing fits\n", rescued,
                   loops, certified, impossible);
-    assert_true(rescued > 100 && loops > 25 && impossible > 100 && certified > rescued / 2);
+    assert_true(rescued > 100 / (STEP * STEP) && loops > 25 / (STEP * STEP) && impossible > 100 / (STEP * STEP) &&
+                certified > rescued / 2);
 }
 
 int main(void)

@@ -13,8 +13,13 @@
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
 #include "partitioner/verify/verify_rules.h"
+#include "tests/common/limits.h"
 #include "tests/partitioner/brute_costs.h"
 #include "tests/partitioner/random_costs.h"
+
+/* Of the random problems the sanitizers see a part: the others run the same code, with gcc.
+ * What must be among them is asked for a square less often, because rare cases scatter. */
+enum { STEP = ADDRESS_SANITIZER ? 5 : 1 };
 
 /* ---- brute force, straight from the format's words ---- */
 
@@ -175,7 +180,7 @@ static void loops_match_brute_force(void **state)
 {
     (void)state;
     enum { ROUNDS = 12 };
-    for (int seed = 0; seed < ROUNDS * VARIANTS; seed++) {
+    for (int seed = 0; seed < ROUNDS * VARIANTS; seed += STEP) {
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 7000);
         costs.keep_inputs = costs.keep_labels = costs.devices[draw(costs.device_count)].name;
@@ -193,9 +198,9 @@ static void loops_match_brute_force(void **state)
                   plans, proven_impossible, impossible);
     print_message("%d have several branches, %d tell counts in flight apart; %d false claims refused\n", branches,
                   flights, worse);
-    assert_true(branches > 100 && flights > 5 && worse > 100);
-    assert_true(plans > 2000 && certified > plans * 99 / 100);
-    assert_true(impossible > 100 && proven_impossible > impossible * 99 / 100);
+    assert_true(branches > 100 / (STEP * STEP) && flights > 5 / (STEP * STEP) && worse > 100 / (STEP * STEP));
+    assert_true(plans > 2000 / (STEP * STEP) && certified > plans * 99 / 100);
+    assert_true(impossible > 100 / (STEP * STEP) && proven_impossible > impossible * 99 / 100);
 }
 
 /* One micro-batch, two devices, all prices 0: the shortest chain of a branch for all first stages is the shortest step,
@@ -204,7 +209,7 @@ static void one_branch_proves_the_shortest_chain(void **state)
 {
     (void)state;
     enum { LONGEST = 1 << 30 };
-    for (int seed = 0; seed < 4000; seed++) {
+    for (int seed = 0; seed < 4000; seed += STEP) {
         Costs costs;
         char hash[33];
         Diagnostics diagnostics = {0};
@@ -248,7 +253,7 @@ static void loops_recompute_where_memory_is_short(void **state)
     enum { PLANS = 400 };
     int found = 0, recomputing = 0, mixed = 0, ends = 0, proven = 0;
     (void)state;
-    for (int k = 0; k < PLANS; k++) {
+    for (int k = 0; k < PLANS; k += STEP) {
         Costs costs;
         Plan plan = {0};
         Verified verified;
@@ -291,7 +296,8 @@ static void loops_recompute_where_memory_is_short(void **state)
     }
     print_message("%d of %d plans fit, %d recompute, %d not everywhere, %d at one end only; %d are proven\n", found,
                   PLANS, recomputing, mixed, ends, proven);
-    assert_true(recomputing > 20 && mixed > 20 && ends > 10 && proven > 20);
+    assert_true(recomputing > 20 / (STEP * STEP) && mixed > 20 / (STEP * STEP) && ends > 10 / (STEP * STEP) &&
+                proven > 20 / (STEP * STEP));
 }
 
 int main(void)
