@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/input_files.h"
@@ -301,7 +302,7 @@ static bool exchange(const char *temporary, const char *name)
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, name, RENAME_EXCHANGE) == 0) return true;
     if (errno != EINVAL && errno != ENOSYS) return false;
     Buffer aside = {0};
-    buffer_print(&aside, "%s.former", temporary);
+    buffer_print(&aside, "%s.aside", temporary);
     bool ok = rename(name, aside.bytes) == 0;
     if (ok && rename(temporary, name) != 0) {
         int saved = errno;
@@ -315,24 +316,44 @@ static bool exchange(const char *temporary, const char *name)
     return ok;
 }
 
-/* Replaces the former directory by the new one and moves files that are not skycc's into it. Files that cannot be moved
- * stay under the temporary name, which the error names. */
-static bool replace_former(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
+/* Moves files that are not skycc's from the former directory into the new one. Files that cannot be moved stay where
+ * the error says. */
+static bool empty_former(const char *former, const char *name, Diagnostics *diagnostics)
 {
     char *stuck = NULL;
-    if (!check_names(name, directory->temporary, directory->path, diagnostics)) return false;
-    if (!exchange(directory->temporary, name))
-        return file_error(diagnostics, directory->path, "cannot rename into place");
-    bool moved = move_others(directory->temporary, name, &stuck);
+    bool moved = move_others(former, name, &stuck);
     if (!moved)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = directory->temporary, .object = stuck}, NULL,
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = former, .object = stuck}, NULL,
                           "cannot be moved to %s: %s", name, strerror(errno));
     else
-        remove_own(directory->temporary);
+        remove_own(former);
     free(stuck);
-    pending_drop(directory->temporary);
-    directory->temporary = NULL;
     return moved;
+}
+
+/* The former directory takes a name under which nobody takes it, with what others have in it, for unfinished, even if
+ * this process is killed here. */
+static bool replace_former(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
+{
+    if (!check_names(name, directory->temporary, directory->path, diagnostics)) return false;
+    Arena arena = {0};
+    const char *former = arena_format(&arena, "%s.former", directory->temporary);
+    bool ok = rename(directory->temporary, former) == 0;
+    if (ok && !exchange(former, name)) {
+        int saved = errno;
+        rename(former, directory->temporary);
+        errno = saved;
+        ok = false;
+    }
+    if (!ok) {
+        file_error(diagnostics, directory->path, "cannot rename into place");
+    } else {
+        ok = empty_former(former, name, diagnostics);
+        pending_drop(directory->temporary);
+        directory->temporary = NULL;
+    }
+    arena_free(&arena);
+    return ok;
 }
 
 static bool move_into_place(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)

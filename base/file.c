@@ -1,6 +1,5 @@
 #include "base/file.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -262,26 +261,6 @@ void file_abandon(OutputFile *file)
         pending_drop(file->temporary);
     }
     *file = (OutputFile){0};
-}
-
-static bool is_of_gone_process(const char *entry, const char *name)
-{
-    size_t length = strlen(name), mark = strlen(PENDING_MARK);
-    if (strncmp(entry, name, length) != 0 || strncmp(entry + length, PENDING_MARK, mark) != 0) return false;
-    long process = strtol(entry + length + mark, NULL, 10);
-    return process > 0 && kill((pid_t)process, 0) != 0 && errno == ESRCH;
-}
-
-void file_remove_unfinished(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *directory = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup("./");
-    if (!directory) memory_exhausted();
-    DIR *stream = opendir(directory);
-    for (struct dirent *entry; stream && (entry = readdir(stream));)
-        if (is_of_gone_process(entry->d_name, name)) unlinkat(dirfd(stream), entry->d_name, 0);
-    if (stream) closedir(stream);
-    free(directory);
 }
 
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)

@@ -35,7 +35,8 @@ const char *file_mapped_at(const void *address);
 char *file_program_directory(void);
 
 /* A file that is written next to its final name, under a new name. file_commit makes it durable and renames it;
- * otherwise it is removed. Files left open when the process exits are removed too. "-" as path writes to standard
+ * otherwise it is removed. Files left open when the process exits are removed too, and what a killed process left is when
+ * the same file is written again. "-" as path writes to standard
  * output. An output must not replace a file that this process has read (input_files.h). An existing /dev/null, pipe or
  * other special file is written to, not replaced. */
 typedef struct OutputFile {
@@ -47,8 +48,6 @@ typedef struct OutputFile {
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics);
 bool file_commit(OutputFile *file, Diagnostics *diagnostics); /* closes in any case */
 void file_abandon(OutputFile *file);
-/* Removes the temporary files that killed processes left next to `path`. */
-void file_remove_unfinished(const char *path);
 bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics);
 
 /* Writes a file of an OutputDirectory, directly under its name: nobody sees it before the directory is committed. */

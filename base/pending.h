@@ -9,7 +9,8 @@
 typedef int CreateEntry(const char *path);
 
 /* Makes a file or directory next to `path`, which exit() removes unless pending_drop was called. Returns its name, and
- * in *descriptor what `create` returned; NULL, with errno set, if it cannot be made. */
+ * in *descriptor what `create` returned; NULL, with errno set, if it cannot be made. Removes what killed processes of
+ * this user left there under temporary names of `path`. */
 char *pending_create(const char *path, CreateEntry *create, int *descriptor);
 void pending_drop(char *temporary); /* frees the name */
 

@@ -64,6 +64,26 @@ void text_append(Buffer *buffer, const char *text, size_t size)
     buffer_append(buffer, text + plain, size - plain);
 }
 
+void text_append_word(Buffer *buffer, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@";
+    char escaped[TEXT_LONGEST_ESCAPE];
+    size_t size = strlen(text), used;
+    bool is_plain = size && strspn(text, plain) == size, has_escapes = false;
+    for (size_t at = 0; at < size; at += used) has_escapes |= text_escape(escaped, text + at, size - at, &used);
+    if (!is_plain) buffer_print(buffer, has_escapes ? "$'" : "'");
+    for (size_t at = 0; at < size; at += used) {
+        text_escape(escaped, text + at, size - at, &used);
+        if (has_escapes && text[at] == '\\')
+            buffer_print(buffer, "\\\\");
+        else if (text[at] == '\'')
+            buffer_print(buffer, has_escapes ? "\\'" : "'\\''"); /* the latter ends the quotes, and begins others */
+        else
+            buffer_print(buffer, "%s", escaped);
+    }
+    if (!is_plain) buffer_print(buffer, "'");
+}
+
 /* ---- Formatting ---- */
 
 /* One conversion of a format, as printf takes it alone. */

@@ -24,6 +24,10 @@ bool text_escape(char escaped[static TEXT_LONGEST_ESCAPE], const char *text, siz
 /* Appends `size` bytes, escaped: what text_is_control names, and bytes that are not UTF-8. */
 void text_append(Buffer *buffer, const char *text, size_t size);
 
+/* Appends the text as one word of a command that people paste into a shell: as it is, in single quotes, or, with
+ * control characters, escaped in $'...', which bash and zsh know. */
+void text_append_word(Buffer *buffer, const char *text);
+
 /* As printf, but every %s is escaped; the format itself is trusted, newlines in it stay. No %n, no long double. */
 void text_format(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_format_va(Buffer *buffer, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));

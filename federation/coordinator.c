@@ -103,7 +103,6 @@ bool coordinator_open(Coordinator *coordinator, Federation *federation, const ch
     char *path = path_of_model(directory);
     int moments = outer_moments(federation->outer.kind);
     *coordinator = (Coordinator){0};
-    file_remove_unfinished(path);
     bool ok = global_model_open_file(&model, federation->compiled.identity, path, moments, diagnostics);
     if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
     if (!ok) global_model_free(&model);

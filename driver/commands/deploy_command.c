@@ -167,10 +167,16 @@ static void tell_copies(const Deploy *deploy)
 static void tell_start(const Deploy *deploy)
 {
     const Deployment *deployment = &deploy->deployment;
-    const char *data = deployment->data.path ? deployment->data.there : "DATA";
+    Buffer line = {0}, train = {0};
+    buffer_print(&train, "%s/train", deployment->destination);
+    text_append_word(&line, train.bytes);
+    buffer_print(&line, " --data ");
+    text_append_word(&line, deployment->data.path ? deployment->data.there : "DATA");
     bool elsewhere = strcmp(deployment->destination, deployment->directory) != 0;
     if (elsewhere) text_print(stdout, "on %s: ", deploy->list.hosts[0].name);
-    text_print(stdout, "%s/train --data %s\n", deployment->destination, data);
+    printf("%s\n", line.bytes);
+    buffer_free(&line);
+    buffer_free(&train);
 }
 
 /* All hosts should have the MPICH version of this host, or of the first host if the run is started there. */

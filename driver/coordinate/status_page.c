@@ -378,8 +378,6 @@ void status_page_open(StatusPage *page, const char *directory, const char *log)
     *page = (StatusPage){.log = log, .seen = -1, .round = -1, .state = -1, .written = -INFINITY};
     page->html = arena_format(&page->arena, "%s/status.html", directory);
     page->json = arena_format(&page->arena, "%s/status.json", directory);
-    file_remove_unfinished(page->html);
-    file_remove_unfinished(page->json);
 }
 
 void status_page_free(StatusPage *page) { arena_free(&page->arena); }

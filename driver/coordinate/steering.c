@@ -145,7 +145,6 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
     steering->evaluations.patience = rules->patience;
     steering->evaluations_path = arena_format(&steering->arena, "%s/evaluations.csv", directory);
     steering->best_path = arena_format(&steering->arena, "%s/best.safetensors", directory);
-    file_remove_unfinished(steering->evaluations_path);
     evaluator_clean(directory);
     status_page_open(&steering->page, directory, log);
     if (rules->data &&

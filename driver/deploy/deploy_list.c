@@ -140,7 +140,9 @@ static bool read_rank(ListReader *reader, const json_t *object, DeployRank *rank
     return get_count(reader, object, "rank", 1 << 20, &rank->rank) &&
            get_text(reader, object, "device", &rank->device) && get_text(reader, object, "program", &rank->program) &&
            get_count(reader, object, "processor", list->processor_count - 1, &rank->processor) &&
-           get_bytes(reader, object, "memory_bytes", &rank->memory_bytes);
+           get_bytes(reader, object, "memory_bytes", &rank->memory_bytes) &&
+           (is_file_name(rank->program) ||
+            json_refuse(reader->reader, reader->place, "has a program that is not a file name in this folder"));
 }
 
 static bool read_ranks(ListReader *reader, const json_t *ranks, DeployHost *host)
@@ -188,6 +190,9 @@ static bool read_host(ListReader *reader, const json_t *object, DeployHost *host
         return false;
     if (!launch_host_is_valid(host->name))
         return json_refuse(reader->reader, reader->place, "is not a valid host name");
+    for (const DeployHost *other = reader->list->hosts; other < host; other++)
+        if (strcasecmp(other->name, host->name) == 0)
+            return json_refuse(reader->reader, reader->place, "names a host that is listed twice");
     return read_ranks(reader, ranks, host) && read_host_files(reader, files, outside, host);
 }
 

@@ -131,13 +131,15 @@ static int start(const RemoteCommand *command, const Ends *ends, pid_t *child, A
     return failed;
 }
 
-/* Reads what is there; closes the end after the last of it. */
-static void take(int *end, Buffer *text)
+/* Reads what is there; closes the end after the last of it. False if there is too much. */
+static bool take(int *end, Buffer *text)
 {
     char chunk[16384];
     ssize_t got = read(*end, chunk, sizeof chunk);
-    if (got > 0 && text->size + (size_t)got <= MOST_KEPT) buffer_append(text, chunk, (size_t)got);
+    if (got > 0 && text->size + (size_t)got > MOST_KEPT) return false;
+    if (got > 0) buffer_append(text, chunk, (size_t)got);
     if (got == 0 || (got < 0 && errno != EINTR)) close_end(end);
+    return true;
 }
 
 /* A command that stops reading has ended; its exit status says why. */
@@ -152,30 +154,32 @@ static void give(int *end, const RemoteCommand *command, size_t *given)
     if (*given == command->input_bytes) close_end(end);
 }
 
-static void give_up(RemoteCommand *command, pid_t child)
-{
-    buffer_print(&command->said, "\nits shell says nothing for %d s\n", command->patience_ms / 1000);
-    kill(child, SIGKILL);
-}
-
-static void talk(RemoteCommand *command, Ends *ends, pid_t child)
+/* Until the command has closed its ends. False if it is given up, and `said` says why. */
+static bool talk(RemoteCommand *command, Ends *ends)
 {
     size_t given = 0;
-    double since = monotonic_seconds();
+    double heard = monotonic_seconds();
     while (ends->output[0] >= 0 || ends->said[0] >= 0 || ends->input[1] >= 0) {
         struct pollfd waits[] = {
             {ends->output[0], POLLIN, 0}, {ends->said[0], POLLIN, 0}, {ends->input[1], POLLOUT, 0}};
-        bool waits_long = !command->patience_ms || command->output.size;
-        int left = command->patience_ms - (int)(1e3 * (monotonic_seconds() - since));
-        if (!waits_long && left <= 0) {
-            give_up(command, child);
-            return;
+        int patience = command->patience_ms + (command->output.size ? command->work_ms : 0);
+        int left = patience - (int)(1e3 * (monotonic_seconds() - heard));
+        if (patience && left <= 0) {
+            buffer_print(&command->said, "\nits shell says nothing for %d s\n", patience / 1000);
+            return false;
         }
-        if (poll(waits, 3, waits_long ? -1 : left) < 0 && errno != EINTR) return;
-        if (waits[0].revents) take(&ends->output[0], &command->output);
-        if (waits[1].revents) take(&ends->said[0], &command->said);
+        int ready = poll(waits, 3, patience ? left : -1);
+        if (ready < 0 && errno != EINTR) return true;
+        if (ready <= 0) continue;
+        if ((waits[0].revents && !take(&ends->output[0], &command->output)) ||
+            (waits[1].revents && !take(&ends->said[0], &command->said))) {
+            buffer_print(&command->said, "\nits shell says more than %d MiB\n", MOST_KEPT >> 20);
+            return false;
+        }
         if (waits[2].revents) give(&ends->input[1], command, &given);
+        heard = monotonic_seconds();
     }
+    return true;
 }
 
 bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
@@ -188,8 +192,8 @@ bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
     close_end(&ends.output[1]);
     close_end(&ends.said[1]);
     if (!failed) {
-        talk(command, &ends, child);
         int status = 0;
+        if (!talk(command, &ends)) kill(child, SIGKILL);
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
         command->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }

@@ -27,12 +27,14 @@ typedef struct RemoteCommand {
     const void *input;
     size_t input_bytes;
     int patience_ms;     /* until the first word of its output comes; 0: any time */
-    Buffer output, said; /* standard output and error, the first MiB of each: hosts are not trusted with more */
+    int work_ms;         /* in addition: between two signs of life after that, for what it may have to compute */
+    Buffer output, said; /* standard output and error, at most a MiB of each: hosts are not trusted with more */
     int status;          /* exit status; -1 where a signal ended it */
 } RemoteCommand;
 
 /* Runs it. ssh asks nobody anything, gives a host 10 s to answer, and one that answers no more up after a minute; a
- * host whose shell says nothing is given up after patience_ms: where that is what happened, status is 255. Errors
+ * host whose shell says nothing for patience_ms, or more than a MiB, is given up: where that is what happened, `said`
+ * ends with it. Errors
  * (EXIT_RUN_FAILED): it cannot be started. Safe to call from several threads. */
 bool remote_run(RemoteCommand *command, Diagnostics *diagnostics);
 void remote_free(RemoteCommand *command);

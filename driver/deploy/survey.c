@@ -259,6 +259,20 @@ static void list_files(Survey *survey, const Deployment *deployment)
     if (deployment->data.path) add_file(survey, deployment->data.path, deployment->data.there, &deployment->data.file);
 }
 
+int survey_work_ms(uint64_t bytes)
+{
+    enum { BYTES_PER_MS = 5000, MOST = 1 << 30 };
+    return bytes / BYTES_PER_MS < MOST ? (int)(bytes / BYTES_PER_MS) : MOST;
+}
+
+static uint64_t largest_file(const Survey *survey)
+{
+    uint64_t largest = 0;
+    for (int f = 0; f < survey->file_count; f++)
+        if (survey->files[f].file->bytes > largest) largest = survey->files[f].file->bytes;
+    return largest;
+}
+
 bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost *host, Diagnostics *diagnostics)
 {
     *survey = (Survey){.host = host,
@@ -275,7 +289,8 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
                              .text = "sh -s",
                              .input = script.bytes,
                              .input_bytes = script.size,
-                             .patience_ms = patience_ms};
+                             .patience_ms = patience_ms,
+                             .work_ms = survey_work_ms(largest_file(survey))};
     double before = now();
     bool ok = remote_run(&command, diagnostics);
     if (ok) read_answers(survey, &command, before, now());

@@ -57,6 +57,8 @@ typedef struct Survey {
 bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost *host, Diagnostics *diagnostics);
 void survey_free(Survey *survey);
 
+/* How long the slowest host may take to hash so many bytes. */
+int survey_work_ms(uint64_t bytes);
 /* The bytes that must still be sent. */
 uint64_t survey_missing_bytes(const Survey *survey);
 /* Reports that a host did not answer (EXIT_RUN_FAILED); false. */

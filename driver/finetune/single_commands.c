@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define MODEL "model.onnx"
 #define EMBEDDING "embedding.onnx"
 #define TRAIN "data/train.safetensors"
@@ -254,15 +256,12 @@ bool is_training(const SingleCommand *command) { return strchr(command->words[0]
 
 void single_command_print(const SingleCommand *command, FILE *stream)
 {
-    if (!is_training(command)) fputs("skycc ", stream);
+    Buffer line = {0};
+    if (!is_training(command)) buffer_print(&line, "skycc ");
     for (int i = 0; i < command->count; i++) {
-        const char *word = command->words[i];
-        bool plain =
-            *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@")];
-        if (i) fputc(' ', stream);
-        if (!plain) fputc('\'', stream);
-        for (; *word; word++) fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, stream);
-        if (!plain) fputc('\'', stream);
+        if (i) buffer_print(&line, " ");
+        text_append_word(&line, command->words[i]);
     }
-    fputc('\n', stream);
+    fprintf(stream, "%s\n", buffer_text(&line));
+    buffer_free(&line);
 }

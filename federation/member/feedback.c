@@ -20,7 +20,6 @@ bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *dia
 bool feedback_open(Feedback *feedback, const Federation *federation, const char *path, Diagnostics *diagnostics)
 {
     *feedback = (Feedback){.codec = federation->codec, .path = path};
-    file_remove_unfinished(path);
     return own_model_open(&feedback->left, &federation->compiled, path, diagnostics);
 }
 

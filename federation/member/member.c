@@ -81,7 +81,6 @@ static bool open_end(Member *member, Diagnostics *diagnostics)
     GlobalModel end;
     const char *path = member_end_path(member);
     member->end_round = -1;
-    file_remove_unfinished(path);
     if (access(path, F_OK) != 0) return true;
     bool ok = own_model_open(&end, &member->federation.compiled, path, diagnostics);
     if (ok) member->end_round = end.round;
@@ -129,7 +128,6 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     member->place = place_of(options->checkpoint);
     if (!await_stages(member, diagnostics)) return false;
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
-    file_remove_unfinished(member->start_path);
     member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);
     bool began = access(member->start_path, F_OK) == 0;
     const char *path =

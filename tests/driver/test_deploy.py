@@ -88,7 +88,10 @@ def copies(bench):
     to = ("--to", bench.there, "--data", bench.data)
     bench.deploy(*to, "--check", code=6, says=["two: .*not there: stage-01, .*train.*rows of data"])
     require(not os.path.exists(bench.there), "--check wrote")
-    bench.deploy(*to, says=["one: [1-7] files sent", "two: [1-7] files sent", r"on one: .*/train --data "])
+    said = bench.deploy(*to, says=["one: [1-7] files sent", "two: [1-7] files sent", r"on one: .*/train' --data "])
+    pasted = said.splitlines()[-1].removeprefix("on one: ")
+    words = subprocess.run(["sh", "-c", f"printf '%s\\n' {pasted}"], stdout=subprocess.PIPE, text=True).stdout
+    require(words.splitlines() == [f"{bench.there}/train", "--data", f"{bench.there}/rows of data"], words)
     found = sorted(os.listdir(bench.there))
     require(found == bench.needed("stage-00", "stage-01"), f"there are {found}")
     for name in found:
@@ -159,6 +162,37 @@ case $* in *{name}*) ;; *) exec {bench.server.ssh} "$@" ;; esac
     bench.deploy("--to", there, says=[f"one: 1 files sent, {size / 1024:.1f} KiB; 5 were there"])
     require(read(f"{there}/{name}") == read(f"{bench.run}/{name}") and not os.path.exists(part),
             "what began wrong is wrong")
+    # Somebody else deploys the same while this transfer stands still: both end with the file as it is here.
+    os.unlink(f"{there}/{name}")
+    write(slow, f"""#!/bin/sh
+case $* in *{name}*) ;; *) exec {bench.server.ssh} "$@" ;; esac
+(dd bs=1 count={kept} status=none; cat {bench.folder}/never; cat) | {bench.server.ssh} "$@"
+""", 0o755)
+    process = subprocess.Popen([skycc, "deploy", bench.run, "--ssh", slow, "--to", there], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while process.poll() is None and (not os.path.exists(part) or os.path.getsize(part) < kept):
+        time.sleep(0.01)
+    bench.deploy("--to", there, says=["one: 1 files sent"])
+    with open(f"{bench.folder}/never", "w"):
+        pass
+    said = process.communicate()[0]
+    require(process.returncode == 0 and read(f"{there}/{name}") == read(f"{bench.run}/{name}"), "two at once:", said)
+
+
+def hostile(bench):
+    """A host that says what it likes: no end of it, one word and no more, and what would control a terminal."""
+    def host_that(says):
+        return write(f"{bench.folder}/hostile", f"""#!/bin/sh
+case " $* " in *" two "*) {says} ;; *) exec {bench.server.ssh} "$@" ;; esac
+""", 0o755)
+    for endless in ("exec yes", "exec yes >&2", "exec cat /dev/zero"):
+        bench.deploy("--check", code=6, ssh=host_that(endless), timeout=60,
+                     says=["two: no answer by ssh: its shell says more than 1 MiB"])
+    forged = "\\033]0;x\\302\\233 1mskycc: error: \\342\\200\\256"
+    said = bench.deploy("--check", code=6, ssh=host_that(f"""exec printf '@begin 1\\n@mpi 4{forged}\\n@machine {forged}
+@lacks {forged}\\n@room 99999999999999999999999\\n@file 99999 x\\n@file -1 x\\n@port zz\\n@other\\n@\\n@end inf\\n'"""),
+                        says=["two "], timeout=60)
+    require(not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\u202e]", said), f"controls the terminal: {said!r}")
 
 
 def lacks(bench):
@@ -210,6 +244,11 @@ exec {bench.server.ssh} "$@"
     def start():
         return subprocess.Popen(train, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True)
+    mute = write(f"{bench.folder}/mute", f"""#!/bin/sh
+case " $* " in *" two "*) echo Welcome; exec sleep 1000 ;; *) exec {bench.server.ssh} "$@" ;; esac
+""", 0o755)
+    greeted = subprocess.Popen([skycc, "deploy", bench.run, "--ssh", mute, "--check"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     began = time.monotonic()
     trained = start()
     bench.deploy("--check", "--to", bench.there, code=6, ssh=gone,
@@ -217,6 +256,8 @@ exec {bench.server.ssh} "$@"
     said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
     require(trained.returncode == 6 and "host two does not answer" in said and "host one" not in said, said)
     require(took < 45, f"a host that does not answer costs {took} s")
+    said = greeted.communicate(timeout=60)[0]
+    require(greeted.returncode == 6 and "two: no answer by ssh: its shell says nothing for 15 s" in said, said)
     write(f"{bench.folder}/refuses", "")
     began, trained = time.monotonic(), start()
     said, took = trained.communicate(timeout=60)[0], time.monotonic() - began
@@ -237,8 +278,11 @@ exec {bench.server.ssh} "$@"
 
 def here(bench):
     def change(content):
-        for host in content["hosts"]:
-            host["host"] = "localhost"
+        one, two = content["hosts"]
+        two["files"] = [name for name in two["files"] if name not in one["files"]]
+        for key in ("ranks", "files", "outside"):
+            one[key] += two[key]
+        content["hosts"] = [{**one, "host": "localhost"}]
     copy = bench.with_list("here", change)
     bench.deploy(run=copy, ssh="false", says=["localhost: this host, nothing to copy"])
     bench.deploy("--check", run=copy, ssh="false", says=["localhost +ok"])
@@ -255,7 +299,8 @@ def refusals(bench):
                with_file("../outside"), with_file(".profile"), lambda content: content["files"][0].update(sha256="0"),
                lambda content: content["files"][0].update(bytes=-1), lambda content: content.update(format="other"),
                lambda content: content["hosts"][0]["files"].append("unlisted"),
-               lambda content: content["hosts"][0]["ranks"][0].update(processor=7))
+               lambda content: content["hosts"][0]["ranks"][0].update(processor=7), with_host("two"), with_host("TWO"),
+               lambda content: content["hosts"][0]["ranks"][0].update(program="../../bin/ls"))
     for number, change in enumerate(changes):
         bench.deploy(run=bench.with_list(f"bad-{number}", change), code=1,
                      says=["error: .*deploy.json|deploy.json.*error"])
@@ -280,7 +325,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
     try:
         bench = Bench(folder, server)
         compile_run(bench)
-        for case in (copies, damages, cuts, lacks, silence, here, refusals):
+        for case in (copies, damages, cuts, hostile, lacks, silence, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
         require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
