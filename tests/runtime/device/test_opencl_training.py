@@ -18,7 +18,7 @@ sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "common"))
 import safetensors_files  # noqa: E402
 
 ROWS, SEQUENCE, SKIPPED = 24, 16, 77
-FIXED = ["--dim", "batch=4", "--dim", "seq=16", "--microbatches", "2"]
+FIXED = ["--dim", "batch=12", "--dim", "seq=16", "--microbatches", "2"]
 
 
 def devices(count, kind):
@@ -49,7 +49,7 @@ class Folder:
         safetensors_files.write(f"{folder}/seqcls", {**common, "labels": np.arange(ROWS, dtype=np.int32) % 3})
         safetensors_files.write(f"{folder}/mlm", {**common, "labels": masked})
         for head in ("seqcls", "mlm"):
-            self.run(skycc, "bert", "--layers", "1", "--hidden", "16", "--heads", "2", "--vocab", "64", "--head", head,
+            self.run(skycc, "bert", "--layers", "1", "--hidden", "16", "--heads", "8", "--vocab", "64", "--head", head,
                      "-o", f"{head}.onnx")
 
     def run(self, *command, fails=0, **more):
@@ -122,7 +122,7 @@ def main():
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as name:
         folder = Folder(os.path.abspath(sys.argv[1]), name)
-        packed = ["--batch", "8", "--dim", "seq=auto:16", "--lengths", "seqcls", "--dropout", "0.1"]
+        packed = ["--batch", "24", "--dim", "seq=auto:16", "--lengths", "seqcls", "--dropout", "0.1"]
         evaluated = ["--eval-data", "seqcls", "--eval-every", "2"]
         programs = folder.compare("packed", 1, "seqcls", packed, evaluated, ["eval_loss"])
         folder.compare("shared", 2, "mlm", FIXED)
