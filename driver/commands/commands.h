@@ -9,6 +9,7 @@ typedef bool RunCommand(const Options *options, Diagnostics *diagnostics);
 #define DECLARE_COMMAND(NAME, name) RunCommand name##_command;
 SKYCC_COMMANDS(DECLARE_COMMAND)
 
-RunCommand probe_sites_command; /* of probe --site */
+RunCommand probe_sites_command;   /* of probe --site */
+RunCommand probe_devices_command; /* of probe --devices */
 
 #endif

@@ -286,6 +286,7 @@ static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
 
 bool probe_command(const Options *options, Diagnostics *diagnostics)
 {
+    if (options->lists_devices) return probe_devices_command(options, diagnostics);
     if (options->site) return probe_sites_command(options, diagnostics);
     if (!options->plan.cluster || options->federation)
         return usage_error(diagnostics, "skycc probe --help lists the options",

@@ -42,7 +42,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                        "measure devices, links and a model's kernels",
                        {"skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
                         "mpiexec -n DEVICES ... skycc probe [MODEL.onnx] -d CLUSTER.yaml -o PROFILE.json [options]",
-                        "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json [options]"},
+                        "skycc probe --site NAME --key NAME.key -d CLUSTER.yaml -o PROFILE.json [options]",
+                        "skycc probe --devices"},
                        "Measures this machine and, with a model, its compiled kernels. skycc plan and compile use the "
                        "profile instead of estimates from the device specifications, and multiply its times by each "
                        "device's slowdown. If mpiexec starts one process per device, in the order of the cluster file, "

@@ -342,6 +342,8 @@ static const Option rows[] = {
      .required = COORDINATE | DEPLOY},
     {"key", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(key),
      .help = "the coordinator's secret key (default: coordinator.key in the current directory)"},
+    {"devices", 0, NULL, PROBE, OPTION_FLAG, FIELD(lists_devices), .suffices = PROBE,
+     .help = "list what this host can compute with, its processor and OpenCL devices, as cluster files name them"},
     {"site", 0, "NAME", PROBE, OPTION_TEXT, FIELD(site), .common = PROBE,
      .help = "measure the links between sites, as site NAME; run it at all sites at the same time",
      .detail = "Measure the links between the sites of the cluster file, as site _NAME_, with its key. Run it at all "

@@ -81,6 +81,7 @@ typedef struct Options {
     GenerateOptions generate; /* prompt NULL: nothing is generated */
     const char *key;          /* the name of a pair of keys; for coordinate and probe the secret key's file */
     const char *site;         /* for probe: whose links are measured; NULL: measure machines */
+    bool lists_devices;       /* probe does nothing else */
     double patience_s;        /* for other sites */
     const char *federation, *listen, *csv;
     bool goes_back; /* skycc coordinate, to from_round */

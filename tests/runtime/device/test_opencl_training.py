@@ -103,6 +103,18 @@ def check_resume(folder, cpu, opencl):
         assert np.allclose(found[-2:], expected[2:], rtol=1e-5), (first, found, expected)
 
 
+def check_list(folder):
+    """What is listed can stand in a cluster file."""
+    said = folder.run(folder.skycc, "probe", "--devices")
+    named = [line for line in said.splitlines() if line.startswith("opencl: {platform: ")]
+    assert said.startswith("native\n") and named and "memory" in said, said
+    folder.compile("listed", 1, ", target: opencl, " + named[0], "seqcls", FIXED)
+    assert "none: there is no OpenCL platform" in folder.run(folder.skycc, "probe", "--devices",
+                                                             OCL_ICD_VENDORS="/nowhere")
+    said = folder.run(folder.skycc, "probe", "--devices", "seqcls.onnx", fails=2)
+    assert "--devices lists what this host has" in said, said
+
+
 def check_refusals(folder, opencl):
     said = folder.train(opencl, "seqcls", "--steps", "1", fails=6, OCL_ICD_VENDORS="/nowhere")
     assert "no OpenCL platform on this host" in said, said
@@ -128,6 +140,7 @@ def main():
         folder.compare("shared", 2, "mlm", FIXED)
         folder.compare("low-rank", 4, "seqcls", [*FIXED, "--lora", "r=2,targets=query,value"])
         check_resume(folder, *programs)
+        check_list(folder)
         check_refusals(folder, programs[1])
 
 
