@@ -32,11 +32,14 @@ static void print_stage_line(Buffer *buffer, const Report *report, int k)
     const Plan *plan = report->plan;
     const PlanStage *stage = &plan->stages[k];
     char work[REPORT_TEXT], memory[REPORT_TEXT], limit[REPORT_TEXT], layers[REPORT_TEXT];
-    int64_t duration = stage->forward_ns + stage->backward_ns;
+    int64_t duration = stage->forward_ns + stage->backward_ns, period = report_period_ns(plan, k);
+    const PlanReplica *replica = &plan->replicas[plan->ranks[stage->rank].replica];
     snprintf(layers, sizeof layers, "%d-%d", stage->first_layer, stage->last_layer);
+    if (plan->replica_count > 1 && replica->first_stage == k)
+        text_format(buffer, "replica %d, %d micro-batches:\n", (int)(replica - plan->replicas), replica->microbatches);
     text_format(buffer, "%5d  %-16.16s %-9s %-22.22s ", k, stage->device, layers,
                 report->costs ? report->costs->layers[stage->first_layer].name : "");
-    print_bar(buffer, plan->period_ns > 0 ? (double)duration / (double)plan->period_ns : 0);
+    print_bar(buffer, period > 0 ? (double)duration / (double)period : 0);
     text_format(buffer, " %9s  ", report_seconds(duration, work));
     if (report_has_limit(stage)) print_bar(buffer, memory_share(stage));
     text_format(buffer, " %s", report_bytes(stage->memory_bytes, memory));
@@ -144,6 +147,7 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
 {
     int64_t best = plan_value_ns(plan);
     bool step = plan->objective == PLAN_OBJECTIVE_STEP;
+    if (plan->replica_count > 1) return; /* allocators know one pipeline */
     text_format(buffer, "\nallocation  %11s %12s\n", "period", "step");
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         const PlanComparison *c = &plan->compared[a];

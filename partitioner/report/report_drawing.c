@@ -179,14 +179,46 @@ static int typical_microbatches(const Plan *plan)
     return plan->microbatches;
 }
 
+/* Each on its own, with its own micro-batches; all update at the end, when gradients are summed. */
+static bool simulate_replicas(StepDrawing *d, Diagnostics *ignored)
+{
+    const Plan *plan = d->plan;
+    Arena *arena = &d->simulation.arena;
+    d->simulation.step_ns = plan->padded_step_ns > 0 ? plan->padded_step_ns : plan->simulated_step_ns;
+    d->simulation.spans = arena_new_array(arena, SimulatedSpan *, (size_t)plan->rank_count);
+    d->of = 0;
+    for (int r = 0; r < plan->replica_count; r++) {
+        const PlanReplica *replica = &plan->replicas[r];
+        Simulation alone;
+        if (!plan_simulate(&alone, replica->pipeline, ignored)) return false;
+        if (replica->microbatches > d->of) d->of = replica->microbatches;
+        for (int k = replica->first_rank; k < replica->first_rank + replica->rank_count; k++) {
+            const PlanRank *rank = &plan->ranks[k];
+            SimulatedSpan *spans = d->simulation.spans[k] = arena_copy(arena, alone.spans[k - replica->first_rank],
+                                                                       (size_t)rank->instruction_count * sizeof *spans);
+            for (int i = 0; i < rank->instruction_count; i++) {
+                if (rank->instructions[i].op != SKY_UPDATE) continue;
+                spans[i].start += d->simulation.step_ns - alone.step_ns;
+                spans[i].end += d->simulation.step_ns - alone.step_ns;
+            }
+        }
+        simulation_free(&alone);
+    }
+    return true;
+}
+
 bool step_drawing_create(StepDrawing *d, const Plan *plan, int left, int right, int most_rows)
 {
     enum { MOST_BOXES = 12000 };
     Diagnostics ignored = {0};
     *d = (StepDrawing){.plan = plan, .left = left, .right = right, .of = typical_microbatches(plan)};
-    bool runs = plan_simulate_first(&d->simulation, plan, d->of, &ignored);
+    bool runs = plan->replica_count > 1 ? simulate_replicas(d, &ignored)
+                                        : plan_simulate_first(&d->simulation, plan, d->of, &ignored);
     diagnostics_free(&ignored);
-    if (!runs) return false;
+    if (!runs) {
+        step_drawing_free(d);
+        return false;
+    }
     d->rows = plan->rank_count < most_rows ? plan->rank_count : most_rows;
     d->row_height = d->rows > 24 ? 14 : 20;
     int boxes = MOST_BOXES / 2 / d->rows;

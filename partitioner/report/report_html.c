@@ -105,12 +105,12 @@ static void print_summary(const Report *report, Buffer *buffer)
                  "micro-batch, the longest update. The proof is about the %s. The step time comes from a simulation of "
                  "the schedule, so it differs from that sum.</p>\n",
                  plan_objective_name(plan->objective));
-    buffer_print(
-        buffer,
-        "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a>%s<a href=\"#time-line\">Time line</a>%s"
-        "<a href=\"#allocators\">Other allocations</a></nav>\n",
-        samples ? "<a href=\"#rows\">Rows</a>" : "", plan->link_count ? "<a href=\"#links\">Links</a>" : "",
-        report->advice && report->advice->given ? "<a href=\"#advice\">What to change</a>" : "");
+    buffer_print(buffer,
+                 "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a>%s<a href=\"#time-line\">Time "
+                 "line</a>%s%s</nav>\n",
+                 samples ? "<a href=\"#rows\">Rows</a>" : "", plan->link_count ? "<a href=\"#links\">Links</a>" : "",
+                 report->advice && report->advice->given ? "<a href=\"#advice\">What to change</a>" : "",
+                 plan->replica_count > 1 ? "" : "<a href=\"#allocators\">Other allocations</a>");
 }
 
 static void print_memory(const PlanStage *stage, Buffer *buffer)
@@ -132,12 +132,12 @@ static void print_stage(const Report *report, int k, Buffer *buffer)
     const Plan *plan = report->plan;
     const PlanStage *stage = &plan->stages[k];
     char text[REPORT_TEXT];
-    int64_t work = stage->forward_ns + stage->backward_ns;
+    int64_t work = stage->forward_ns + stage->backward_ns, period = report_period_ns(plan, k);
     buffer_print(buffer, "<tr><td class=n>%d<th scope=row>", k);
     drawing_text(buffer, stage->device);
+    if (plan->replica_count > 1) buffer_print(buffer, " (replica %d)", plan->ranks[stage->rank].replica);
     buffer_print(buffer, "<td>");
-    print_bar(buffer, share_of(stage->forward_ns, plan->period_ns), "fb", share_of(stage->backward_ns, plan->period_ns),
-              "bb");
+    print_bar(buffer, share_of(stage->forward_ns, period), "fb", share_of(stage->backward_ns, period), "bb");
     buffer_print(buffer, "%s<td>", report_seconds(work, text));
     print_memory(stage, buffer);
     buffer_print(buffer, "<td class=n>%d<td class=n>%d&ndash;%d<td class=name>", stage->in_flight, stage->first_layer,
@@ -212,6 +212,7 @@ static void print_comparison(const Plan *plan, Buffer *buffer)
     char text[REPORT_TEXT];
     int64_t most = 1, own = plan_value_ns(plan);
     bool step = plan->objective == PLAN_OBJECTIVE_STEP;
+    if (plan->replica_count > 1) return; /* allocators know one pipeline */
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) {
         int64_t value = step ? plan->compared[a].step_ns : plan->compared[a].period_ns;
         if (plan->compared[a].known && value > most) most = value;
@@ -289,7 +290,7 @@ static void print_links(const Report *report, Buffer *buffer)
         print_end(report, link->from, buffer);
         print_end(report, link->to, buffer);
         buffer_print(buffer, "<td>");
-        print_bar(buffer, share_of(plan_link_period(link), plan->period_ns), "fb", 0, "");
+        print_bar(buffer, share_of(plan_link_period(link), report_period_ns(plan, link->from)), "fb", 0, "");
         buffer_print(buffer, "%s", report_seconds(plan_link_period(link), text));
         print_ways(buffer, report_bytes, link->wire_bytes);
         print_ways(buffer, report_seconds, link->latency_ns);

@@ -48,7 +48,7 @@ static void print_box(Buffer *buffer, const Plan *plan, int k, int x, int y)
 {
     const PlanStage *stage = &plan->stages[k];
     char work[REPORT_TEXT], memory[REPORT_TEXT], limit[REPORT_TEXT];
-    int64_t load = stage->forward_ns + stage->backward_ns;
+    int64_t load = stage->forward_ns + stage->backward_ns, period = report_period_ns(plan, k);
     bool limited = report_has_limit(stage);
     buffer_print(
         buffer,
@@ -56,11 +56,12 @@ static void print_box(Buffer *buffer, const Plan *plan, int k, int x, int y)
         "y=\"%d\">",
         x, y, BOX, BOX_HEIGHT, x + 10, y + 18);
     drawing_name(buffer, stage->device, 20);
-    buffer_print(buffer, "</text><text class=\"s\" x=\"%d\" y=\"%d\">stage %d, layers %d\u2013%d</text>", x + 10,
-                 y + 33, k, stage->first_layer, stage->last_layer);
+    buffer_print(buffer, "</text><text class=\"s\" x=\"%d\" y=\"%d\">", x + 10, y + 33);
+    if (plan->replica_count > 1) buffer_print(buffer, "replica %d, ", plan->ranks[stage->rank].replica);
+    buffer_print(buffer, "stage %d, layers %d\u2013%d</text>", k, stage->first_layer, stage->last_layer);
     buffer_print(buffer, "<text class=\"s\" x=\"%d\" y=\"%d\">load %s</text>", x + 10, y + 51,
                  report_seconds(load, work));
-    print_rail(buffer, x + 10, y + 55, plan->period_ns > 0 ? (double)load / (double)plan->period_ns : 0, "f");
+    print_rail(buffer, x + 10, y + 55, period > 0 ? (double)load / (double)period : 0, "f");
     buffer_print(buffer, "<text class=\"s\" x=\"%d\" y=\"%d\">%s%s%s</text>", x + 10, y + 76,
                  report_bytes(stage->memory_bytes, memory), limited ? " of " : "",
                  limited ? report_bytes(stage->memory_limit_bytes, limit) : "");
@@ -70,10 +71,17 @@ static void print_box(Buffer *buffer, const Plan *plan, int k, int x, int y)
     buffer_print(buffer, "\n");
 }
 
-/* Into the box at x, y, whose stage is k; a new row begins with a line from above. */
-static void print_link(Buffer *buffer, const Plan *plan, int k, int x, int y, bool new_row)
+/* NULL: the stage is the first of a replica. */
+static const PlanLink *link_into(const Plan *plan, int stage)
 {
-    const PlanLink *link = &plan->links[k - 1];
+    for (int l = 0; l < plan->link_count; l++)
+        if (plan->links[l].to == stage) return &plan->links[l];
+    return NULL;
+}
+
+/* Into the box at x, y; a new row begins with a line from above. */
+static void print_link(Buffer *buffer, const PlanLink *link, int x, int y, bool new_row)
+{
     char bytes[REPORT_TEXT], time[REPORT_TEXT];
     int busy = plan_link_busy(link), middle = y + BOX_HEIGHT / 2;
     report_bytes(link->wire_bytes[busy], bytes);
@@ -95,7 +103,8 @@ static void print_boxes(Buffer *buffer, const Plan *plan)
 {
     for (int box = 0; box < box_count(plan); box++) {
         int k = stage_of_box(plan, box), x = MARGIN + box % PER_ROW * (BOX + GAP), y = HEAD + box / PER_ROW * ROW;
-        if (k > 0) print_link(buffer, plan, k, x, y, box % PER_ROW == 0);
+        const PlanLink *link = link_into(plan, k);
+        if (link) print_link(buffer, link, x, y, box % PER_ROW == 0);
         if (k >= 0)
             print_box(buffer, plan, k, x, y);
         else
@@ -173,6 +182,7 @@ void report_svg(const Report *report, Buffer *buffer)
     }
     y = print_sentence(&body, "A full bar of load is the period, a full bar of memory the device's limit.", y);
     y = print_sentence(&body, report_bottleneck(plan, sentence), y);
+    y = print_sentence(&body, report_replicas(report, sentence), y);
     report_proof(report, sentence);
     *sentence = (char)toupper((unsigned char)*sentence);
     y = print_sentence(&body, sentence, y);

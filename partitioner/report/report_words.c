@@ -249,9 +249,12 @@ const char *report_replicas(const Report *report, char text[static REPORT_SENTEN
     if (plan->replica_count > 1) {
         add(text, "Replicas: %d pipelines share the %d micro-batches of a step:", plan->replica_count,
             plan->microbatches);
-        for (int r = 0; r < plan->replica_count && r < most; r++)
-            add(text, "%s %d on %d device%s", r ? "," : "", plan->replicas[r].microbatches,
-                plan->replicas[r].rank_count, plan->replicas[r].rank_count > 1 ? "s" : "");
+        for (int r = 0; r < plan->replica_count && r < most; r++) {
+            const PlanReplica *replica = &plan->replicas[r];
+            add(text, "%s %d ", r ? "," : "", replica->microbatches);
+            if (replica->rows >= 0) add(text, "(%lld rows) ", (long long)replica->rows);
+            add(text, "on %d device%s", replica->rank_count, replica->rank_count > 1 ? "s" : "");
+        }
         add(text, "%s. The sums of gradients take %s. ", plan->replica_count > most ? " ..." : "",
             report_seconds(plan->sum_ns, step));
     }
@@ -438,6 +441,11 @@ const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
     return text;
 }
 
+int64_t report_period_ns(const Plan *plan, int stage)
+{
+    return plan_pipeline(plan, plan->ranks[plan->stages[stage].rank].replica)->period_ns;
+}
+
 const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE])
 {
     char period[REPORT_TEXT];
@@ -450,7 +458,8 @@ const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE
         }
     for (int k = 0; k < plan->link_count; k++)
         if (plan_link_period(&plan->links[k]) == plan->period_ns) {
-            add(text, "Bottleneck: the link from stage %d to %d, busy %s per micro-batch.", k, k + 1, period);
+            add(text, "Bottleneck: the link from stage %d to %d, busy %s per micro-batch.", plan->links[k].from,
+                plan->links[k].to, period);
             return text;
         }
     return text;

@@ -45,6 +45,8 @@ void report_idle(const Report *report, Buffer *buffer);
 const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Packed sequences, expected step time, padding; "" where all steps are alike. */
 const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE]);
+/* Of the pipeline that the stage is in: a full bar of load. */
+int64_t report_period_ns(const Plan *plan, int stage);
 /* Which device or link sets the period. */
 const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Raw inputs that leave the device that keeps them; "" if none does. */

@@ -436,6 +436,29 @@ static void plans_are_drawn(void **state)
     ASSERT_RAN(SKYCC("explain drawn.json --report html"), 2, "--report takes text or svg, not 'html'");
 }
 
+/* No form tells of allocators, which know one pipeline, or of links between replicas, which there are not. */
+static void replicas_are_in_every_form(void **state)
+{
+    (void)state;
+    write_text("costs.json", costs_text);
+    must_run("sed -i 's/\"output_bytes\":1000/&,\"gradient_bytes\":1000/g' costs.json");
+    static const char *const forms[] = {"text", "html", "svg", "json"};
+    for (int f = 0; f < 4; f++) {
+        must_run(SKYCC_PROGRAM " plan --costs costs.json --add name=c,like=a --add name=d,like=b --replicas 2 "
+                               "-o shared.json --report %s",
+                 forms[f]);
+        assert_printed("2 pipelines share the 4 micro-batches of a step");
+        if (f < 3) assert_printed("replica 1");
+        assert_null(strstr(printed, "finds nothing that fits"));
+        assert_null(strstr(printed, "allocators"));
+    }
+    must_run(SKYCC_PROGRAM " explain shared.json --report svg");
+    assert_printed("replica 0, stage 0, layers 0\u2013");
+    assert_printed("replica 1, stage");
+    assert_printed("One step</text>");
+    assert_printed("2 pipelines share");
+}
+
 /* A plan of as many stages, on devices of their own: the table of stages in the report for browsers. */
 static const char *stage_table(int stages)
 {
@@ -522,6 +545,7 @@ int main(void)
         cmocka_unit_test(reports_tell_what_was_asked),
         cmocka_unit_test(restrictions_are_named),
         cmocka_unit_test(plans_are_drawn),
+        cmocka_unit_test(replicas_are_in_every_form),
         cmocka_unit_test(all_stages_are_in_the_page),
         cmocka_unit_test(differences_are_told),
         cmocka_unit_test(crossings_are_listed),
