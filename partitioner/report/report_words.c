@@ -297,6 +297,22 @@ const char *report_head(const Report *report, char text[static REPORT_SENTENCE])
     return text;
 }
 
+/* No cut goes through a layer: what matters of that is a layer with more than a device's even share of the work, such as
+ * the head of a large vocabulary. */
+static void add_largest_layer(char text[static REPORT_SENTENCE], const Costs *costs)
+{
+    double all = 0, most = 0;
+    int largest = 0;
+    for (int i = 0; i < costs->layer_count; i++) {
+        double seconds = costs->layers[i].forward_s + costs->layers[i].backward_s;
+        all += seconds;
+        if (seconds > most) most = seconds, largest = i;
+    }
+    if (most * costs->device_count <= all || most * costs->layer_count < 2 * all) return; /* no larger than others */
+    add(text, " Layer '%.100s'%s is %.0f%% of the work, and a layer is not divided.", costs->layers[largest].name,
+        largest == costs->layer_count - 1 ? ", the last one," : "", 100 * most / all);
+}
+
 const char *report_speed(const Report *report, char text[static REPORT_SENTENCE])
 {
     const ReportUse *use = report->use;
@@ -306,6 +322,7 @@ const char *report_speed(const Report *report, char text[static REPORT_SENTENCE]
     add(text, "In use: %.0f%% of the devices' speed. ", 100 * use->speed);
     add(text, "No way to divide the work takes less than %s: the step time is %.2f times as long.",
         report_seconds(use->bound_ns, bound), (double)report->plan->simulated_step_ns / (double)use->bound_ns);
+    if (report->costs && report->costs->device_count > 1) add_largest_layer(text, report->costs);
     return text;
 }
 

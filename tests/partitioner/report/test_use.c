@@ -92,6 +92,30 @@ static void idle_devices_have_a_reason(void **state)
     assert_string_equal(reason(&costs, NULL, 2, &speed), "memory");
 }
 
+/* No cut goes through a layer: one that is more than a device's share of the work is named, and no other. */
+static void a_large_layer_is_named(void **state)
+{
+    Costs costs;
+    LayerCost layers[LAYERS];
+    DeviceCost devices[MOST];
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        Plan plan = {0};
+        Buffer text = {0};
+        Diagnostics diagnostics = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        equal_costs(&costs, layers, devices, 8);
+        if (large) layers[LAYERS - 1].forward_s = 10e-3; /* 12 of 21 ms */
+        assert_true(plan_make(&plan, &costs, &request, &diagnostics));
+        report_print(&(Report){.plan = &plan, .costs = &costs}, "text", &text);
+        const char *said = strstr(buffer_text(&text), "Layer 'layer', the last one, is 57% of the work");
+        assert_true((said != NULL) == large);
+        assert_true(large || !strstr(buffer_text(&text), "is not divided"));
+        buffer_free(&text);
+        plan_free(&plan);
+    }
+}
+
 static void no_step_is_below_the_bound(void **state)
 {
     int plans = 0, reached = 0, idle = 0;
@@ -159,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_devices_have_a_reason),
+        cmocka_unit_test(a_large_layer_is_named),
         cmocka_unit_test(no_step_is_below_the_bound),
         cmocka_unit_test(the_step_time_is_simulated),
     };
