@@ -170,8 +170,11 @@ static void print_summary(const RunReport *report)
     print_measured(report, metric, json_object_get(report->metrics, metric));
     json_t *metrics = (json_t *)report->metrics, *value;
     const char *name;
-    json_object_foreach(metrics, name, value) if (json_is_real(value) && strcmp(name, metric) != 0 &&
-                                                  strcmp(name, "loss") != 0) print_measured(report, name, value);
+    json_object_foreach(metrics, name, value)
+    {
+        bool counts = strcmp(name, "rows") == 0 || strcmp(name, "questions") == 0;
+        if (!counts && strcmp(name, metric) != 0 && strcmp(name, "loss") != 0) print_measured(report, name, value);
+    }
     if (report->logged) {
         drawing_fact(report->page, "training loss", "%.4g", last_value(report, LOSS));
         if (!isnan(last_value(report, EVAL_LOSS)))

@@ -162,6 +162,8 @@ def check_answers():
     require(abs(said - 100 * (1 - mask.mean())) < 6, "padding is said to be", said, "%, not", 100 * (1 - mask.mean()))
     require(setting("head", "qa") == "qa" and setting("stride", "qa") == "6", setting("stride", "qa"))
     same_metrics("qa", "exact", "f1", "loss")
+    with open("qa/report.html") as file:
+        require(">exact<" in file.read(), "the report lacks a metric that is 0 or 1")
     check_places(safetensors_files.read("qa/data/train.safetensors"))
     with open("qa/metrics.json") as file:
         require(json.load(file)["questions"] == 8, "of 80 rows, 8 are held out")
