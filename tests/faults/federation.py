@@ -21,8 +21,8 @@ import safetensors_files
 from federations import Scene
 
 TRAINING = ["--seed", "1", "--lr", "1e-2", "--quiet", "--retries", "9"]
-SITES = {"paris": (1, 4), "oslo": (2, 8), "lima": (1, 4), "kyoto": (1, 4)}
-THREE = list(SITES)[:3]
+SITES = {"paris": (1, 4), "oslo": (2, 8), "lima": (1, 4), "kyoto": (1, 4), "accra": (1, 4)}
+THREE, FOUR = list(SITES)[:3], list(SITES)[:4]
 STEPS = 2
 PAUSE = 0.02  # seconds between two looks at what runs
 
@@ -30,21 +30,25 @@ PAUSE = 0.02  # seconds between two looks at what runs
 class Form:
     """One way to federate: its rules, its sites, and how it ends undisturbed."""
 
-    def __init__(self, name, rounds, sites, *rules):
-        self.name, self.rounds, self.sites, self.rules = name, rounds, sites, rules
+    def __init__(self, name, rounds, sites, *rules, amended=0):
+        self.name, self.rounds, self.rules, self.amended = name, rounds, rules, amended
+        self.first = sites  # the others join by the amendment that begins with round `amended`, and kyoto leaves
+        self.sites = [*sites, "accra"] if amended else sites
+        self.lasting = [name for name in self.sites if not amended or name != "kyoto"]
 
 
 # The quorum is three of four with masks, two of three without.
 WAITING = [
     Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss"),
-    Form("sampled", 6, list(SITES), "sample: 3"),
+    Form("sampled", 6, FOUR, "sample: 3"),
+    Form("amended", 6, FOUR, "sample: 3", amended=3),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
     Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
     Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")
 ]
-BACK = Form("gone back", 8, THREE, "keep: 3", "evaluate: {data: paris.safetensors, every: 2}")
-LEAVING = [Form("secure, not waiting", 8, list(SITES), "round_timeout: 3s"),
+BACK = Form("gone back", 8, FOUR, "keep: 3", "evaluate: {data: paris.safetensors, every: 2}", amended=3)
+LEAVING = [Form("secure, not waiting", 8, FOUR, "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
 
@@ -74,7 +78,7 @@ class Party(Processes):
     def __init__(self, name, folder, command):
         super().__init__()
         self.name, self.folder, self.command, self.output = name, folder, command, f"{folder}/{name}.out"
-        self.run, self.code, self.is_unread = None, None, False
+        self.run, self.code, self.is_unread, self.ends = None, None, False, (None, 0)
 
     def start(self):
         self.code, self.started = None, time.time()
@@ -86,7 +90,7 @@ class Party(Processes):
 
     def goes_on(self):
         self.code = self.run.poll()
-        if self.code not in (None, 0):
+        if self.code not in self.ends:
             raise Wrong(f"{self.name} ended with {self.code}: {self.said()[-800:]}")
         return self.code is None
 
@@ -120,6 +124,9 @@ class FederationTrial:
         os.mkdir(folder)
         self.bench, self.form, self.folder = bench, form, folder
         shutil.copytree(f"{bench.folder}/{form.name}/coordinator", f"{folder}/coordinator")
+        programs = f"{bench.folder}/{form.name}"
+        if form.amended:  # sites write into their folders
+            programs = shutil.copytree(programs, f"{folder}/programs")
         head = [
             bench.scene.skycc, "coordinate", "coordinator", "--key", f"{bench.folder}/coordinator.key", "--log",
             "rounds.csv"
@@ -127,11 +134,13 @@ class FederationTrial:
         self.head = Party("coordinator-out", folder, head)
         self.sites = {
             name: Party(name, folder, [
-                f"{bench.folder}/{form.name}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors",
+                f"{programs}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors",
                 "--key", f"{bench.folder}/{name}.key", "--checkpoint", f"{folder}/at-{name}", *TRAINING
             ])
             for name in form.sites
         }
+        if form.amended:
+            self.sites["kyoto"].ends = (None, 0, 6)  # it is told that it was removed
         self.parties = [self.head, *self.sites.values()]
         self.kills = 0
 
@@ -292,10 +301,10 @@ class FederationTrial:
                 f"{self.form.rounds}"
             )
         values = {name: value for name, value in tensors(model).items() if not name.startswith("momentum/")}
-        for name in self.form.sites:
+        for name in self.form.lasting:
             if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
                 raise Wrong(f"{name} has another model than the coordinator")
-        for place in ["coordinator", *(f"at-{name}" for name in self.form.sites)]:
+        for place in ["coordinator", *(f"at-{name}" for name in self.form.lasting)]:
             left = [
                 name for name in os.listdir(f"{self.folder}/{place}")
                 if re.match(r"(model|global|feedback)\.safetensors.+", name)
@@ -313,7 +322,7 @@ class FederationTrial:
         if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(
                 f"{calm.folder}/coordinator/model.safetensors"):
             raise Wrong("another model than the undisturbed federation's")
-        for name in self.form.sites:
+        for name in self.form.lasting:
             if feedback(f"{self.folder}/at-{name}") != feedback(f"{calm.folder}/at-{name}"):
                 raise Wrong(f"another feedback at {name} than the undisturbed one")
             if newest_checkpoint(f"{self.folder}/at-{name}") != newest_checkpoint(f"{calm.folder}/at-{name}"):
@@ -332,9 +341,26 @@ class FederationBench:
         self.scene = Scene(skycc, f"{ROOT}/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx", folder, SITES, STEPS)
         self.scene.write_rows()
         for form in forms:
-            made = self.scene.federate(form.name, f"rounds: {form.rounds}", *form.rules, sites=form.sites)
+            made = self.scene.federate(form.name, f"rounds: {form.rounds}", *form.rules, sites=form.first)
+            if made.returncode == 0 and form.amended:
+                made = self.amend(form)
             if made.returncode != 0:
                 sys.exit(f"the federation does not compile:\n{made.stdout}")
+
+    def amend(self, form):
+        """Every site consents; the coordinator takes it when its round has come."""
+        home = f"{self.folder}/{form.name}"
+        with open(f"{self.folder}/change.yaml", "w", encoding="utf-8") as file:
+            print(f"from_round: {form.amended}", "remove: [kyoto]", "add:",
+                  f'  - {{name: accra, cluster: 1.yaml, key: "{self.scene.public_key("accra")}", rows_per_step: 4}}',
+                  sep="\n", file=file)
+        made = subprocess.run(
+            [self.scene.skycc, "federate", self.scene.model, "--amend", "change.yaml", "-o", home, "--dim", "batch=4",
+             "--dim", "seq=16", *self.scene.allocation], cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for name in form.sites if made.returncode == 0 else []:
+            shutil.copytree(f"{home}/amendments", f"{home}/{name}/amendments")
+        return made
 
     def trial(self, form):
         self.number += 1
