@@ -72,6 +72,14 @@ static bool is_listed(const char *list, const char *name, const char *mark)
     return false;
 }
 
+bool directory_lists(const char *directory, const char *name)
+{
+    char *list = read_list(directory);
+    bool listed = is_listed(list, name, "");
+    free(list);
+    return listed;
+}
+
 static bool is_directory(const char *path)
 {
     struct stat status;

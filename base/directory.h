@@ -19,6 +19,9 @@ typedef struct OutputDirectory {
 /* DIRECTORY/NAME; free() it. */
 char *directory_join(const char *directory, const char *name);
 
+/* Whether the list in `directory` names this file. */
+bool directory_lists(const char *directory, const char *name);
+
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics);
 /* Where to write, before the commit, the file that is called `path` after it; `path` may lie outside the directory.
  * free() it. */

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "driver/commands/commands.h"
+#include "driver/commands/owned_outputs.h"
 
 #define COMMAND_FUNCTION(NAME, name) [COMMAND_##NAME] = name##_command,
 static RunCommand *const commands[COMMAND_COUNT] = {SKYCC_COMMANDS(COMMAND_FUNCTION)};
@@ -62,7 +63,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
     if (ok && options.help)
         command_print_help(command, options.help_all, stdout);
     else if (ok)
-        ok = commands[command](&options, diagnostics);
+        ok = owned_outputs_spare(command, &options, diagnostics) && commands[command](&options, diagnostics);
     command_fit_hints(command, diagnostics);
     arena_free(&options.arena);
     return ok ? EXIT_OK : diagnostics->exit_code;

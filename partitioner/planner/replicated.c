@@ -35,13 +35,17 @@ static void ask(Grouping *g, int group)
     request->rows = 0;
     request->microbatches = g->groups->microbatches[group];
     request->time_limit_s = g->asked->time_limit_s / g->groups->count;
-    const char **without = arena_new_array(&g->arena, const char *, (size_t)costs->device_count);
+    const char **without =
+        arena_new_array(&g->arena, const char *, (size_t)(costs->device_count + g->asked->without_count));
     PlanPin *pins = arena_new_array(&g->arena, PlanPin, (size_t)g->asked->pin_count);
     request->without = without;
     request->without_count = request->pin_count = 0;
     for (int d = 0; d < costs->device_count; d++)
         if (g->groups->group_of[d] != group || is_left_out(g->asked, costs->devices[d].name))
             without[request->without_count++] = costs->devices[d].name;
+    for (int i = 0; i < g->asked->without_count; i++) /* names that no device has are refused by them */
+        if (costs_find_device(costs, g->asked->without[i]) < 0)
+            without[request->without_count++] = g->asked->without[i];
     for (int i = 0; i < g->asked->pin_count; i++) {
         int device = costs_find_device(costs, g->asked->pins[i].device);
         if (device < 0 || g->groups->group_of[device] == group) pins[request->pin_count++] = g->asked->pins[i];

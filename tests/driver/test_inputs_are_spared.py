@@ -42,7 +42,7 @@ def refused(path, output, *command, environment=None):
     result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment)
     require(content(path) == before and os.path.isfile(path), command, "replaces", path)
     require(result.returncode == 2, command, "gives", result.returncode, result.stderr)
-    require("which this command reads" in result.stderr and output in result.stderr, command, "says", result.stderr)
+    require("would replace" in result.stderr and output in result.stderr, command, "says", result.stderr)
     require(
         os.path.islink(output) == os.path.basename(output).startswith("link-"), command, "replaces the link", output)
 
@@ -174,6 +174,35 @@ def directories():
     require(sorted(os.listdir(".")) == before, "something is left in the working directory")
 
 
+def owned():
+    """What a run, a checkpoint or a compiled folder needs whole is not replaced by what never read it."""
+    run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", "job", "-q", "--force")
+    run("job/train", "--data", "d.safetensors", "--steps", "1", "--quiet", "--checkpoint", "saved", "--log", "log.csv")
+    os.makedirs("run/checkpoints")
+    shutil.copytree("job", "run/programs")
+    shutil.copytree("saved/step-00000001", "run/checkpoints/step-00000001")
+    for name in ("settings.yaml", "model.onnx", "report.html", "log.csv", "metrics.json"):
+        shutil.copy("m.onnx", f"run/{name}")
+    os.symlink("run", "other-run")
+    kept = ["job/plan.json", "job/stage-00", "job/report.html", "saved/step-00000001/rank-00.safetensors",
+            "saved/step-00000001/MANIFEST.json", "run/settings.yaml", "run/report.html", "run/programs/stage-00",
+            "other-run/metrics.json", "run/../run/log.csv", "run/checkpoints/step-00000001/MANIFEST.json"]
+    for path in kept:
+        before = content(path)
+        for command in (("plot", "log.csv", "-o"), ("bert", "--layers", "1", "--hidden", "8", "--heads", "1", "-o")):
+            result = subprocess.run([skycc, *command, path], capture_output=True, text=True)
+            require(result.returncode == 2 and "would replace a part of the" in result.stderr, path, result.stderr)
+            require(content(path) == before, path, "is replaced")
+    for folder in ("run/programs", "run/model", "run/checkpoints"):
+        os.makedirs(folder, exist_ok=True)
+        result = subprocess.run([skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", folder, "--force"],
+                                capture_output=True, text=True)
+        require(result.returncode == 2 and "a part of the run" in result.stderr, folder, result.stderr)
+    for path in ("run/loss.svg", "job/loss.svg", "saved/loss.svg"):  # what is new there is no part
+        for _ in range(2):
+            run(skycc, "plot", "log.csv", "-o", path)
+
+
 def exports():
     """A folder and an adapter in the place of what they are made from."""
     shutil.copytree("folder", "source")
@@ -247,6 +276,7 @@ with tempfile.TemporaryDirectory() as scratch:
     commands()
     trains()
     directories()
+    owned()
     exports()
     federations()
 sys.exit(failed())

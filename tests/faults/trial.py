@@ -157,6 +157,18 @@ class Processes:
                 found[int(entry)] = name
         return found
 
+    def states(self):
+        """What the processes do: T of one that is stopped, with the function of the kernel in which it waits."""
+        texts = []
+        for process, name in self.processes().items():
+            try:
+                with open(f"/proc/{process}/stat") as stat, open(f"/proc/{process}/wchan") as waits:
+                    state, parent = stat.read().rsplit(")", 1)[1].split()[:2]
+                    texts.append(f"{name} {process} of {parent}: {state} {waits.read()}")
+            except OSError:
+                pass  # it has ended
+        return ", ".join(texts)
+
     def signal(self, number, victims):
         """Returns whether one of them was still there."""
         hit = False
@@ -234,8 +246,9 @@ class Trial(Processes):
         try:
             code = run.wait(LONGEST)
         except subprocess.TimeoutExpired:
+            running = self.states()
             self.end_all()
-            raise Wrong(f"still running after {LONGEST} seconds") from None
+            raise Wrong(f"still running after {LONGEST} seconds: {running}") from None
         limit = time.monotonic() + LINGERING
         while self.processes() and time.monotonic() < limit:
             time.sleep(0.01)
