@@ -203,7 +203,7 @@ typedef struct Meaning {
 
 static const Meaning meanings[KERNEL_OP_COUNT] = {
     [KERNEL_NEGATE] = {"-$", "(long)(0 - (ulong)$)", NULL},
-    [KERNEL_ABSOLUTE] = {"fabs($)", "($ < 0 ? (long)(0 - (ulong)$) : $)", NULL},
+    [KERNEL_ABSOLUTE] = {"fabs($)", "(long)abs($)", NULL},
     [KERNEL_SIGN] = {"(isnan($) ? $ : (~)(($ > 0) - ($ < 0)))", "(long)(($ > 0) - ($ < 0))", NULL},
     [KERNEL_EXP] = {"exp($)", NULL, NULL},
     [KERNEL_LOG] = {"log($)", NULL, NULL},
