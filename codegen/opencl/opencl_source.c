@@ -261,9 +261,9 @@ static void print_meaning(const Source *source, int op, DType type, Register a, 
 /* Small whole exponents are products, as on the CPU. */
 static bool print_power(const Source *source, const KernelInstruction *power)
 {
+    if (power->op != KERNEL_POWER || !dtype_is_float((DType)power->type)) return false;
     const KernelInstruction *exponent = kernel_instruction(source->kernel, power->b);
-    if (power->op != KERNEL_POWER || !dtype_is_float((DType)power->type) || exponent->op != KERNEL_CONSTANT)
-        return false;
+    if (exponent->op != KERNEL_CONSTANT) return false;
     double number = exponent->constant.number;
     if (number != 1 && number != 2 && number != 3) return false;
     for (int i = 0; i < (int)number; i++) buffer_print(source->text, "%sr%d", i ? " * " : "", power->a);

@@ -132,7 +132,7 @@ static bool choose(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnosti
     if (devices) chosen = opencl_choose(devices, count, program->opencl_platform, program->opencl_device, diagnostics);
     if (chosen) cl->device = *chosen;
     arena_free(&arena);
-    if (chosen && !chosen->doubles)
+    if (chosen && !cl->device.doubles)
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
                                  "OpenCL device '%s' has no float64 (cl_khr_fp64), which norms of gradients need",
                                  cl->device.name);
