@@ -135,27 +135,52 @@ static void record(Plan *plan, const ReplicaGroups *groups)
     }
 }
 
-/* How many groups are worth simulating next to one pipeline: the estimate counts pipelines as filled, which makes long
- * ones look slower, or shorter ones. 1: none. */
-static int likely_count(const ReplicaGroups *groups)
+enum { MOST_SIMULATED = 3 };
+
+/* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate counts
+ * pipelines as filled, and sums as if they began at the end, which makes some look slower than others that they beat. */
+static int next_likely(const ReplicaGroups *groups, bool hurried, const int *tried, int tried_count)
 {
     int64_t most = groups->step_ns + groups->step_ns / 4;
-    int count = groups->count;
-    for (int i = 0; i < groups->best_count && groups->count == 1; i++)
-        if (groups->best[i].count > 1 && groups->best[i].step_ns <= most) {
-            most = groups->best[i].step_ns;
-            count = groups->best[i].count;
-        }
+    int count = 0;
+    for (int i = 0; i < groups->best_count; i++) {
+        const PlanGrouping *one = &groups->best[i];
+        bool again = one->count < 2 || (hurried && one->count != groups->count);
+        for (int t = 0; t < tried_count; t++) again |= tried[t] == one->count;
+        if (again || one->step_ns > most) continue;
+        most = one->step_ns;
+        count = one->count;
+    }
     return count;
 }
 
-/* Groups that are worth planning. */
-static ReplicaGroups likely_groups(const Costs *costs, const PlanRequest *request, ReplicaGroups *compared,
-                                   Arena *arena)
+/* The fastest of several pipelines, by simulation. False: none was found. */
+static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *compared,
+                         Diagnostics *diagnostics)
 {
-    *compared = choose_groups(costs, request, 0, arena);
-    int likely = is_hurried(request) ? compared->count : likely_count(compared);
-    return likely != compared->count ? choose_groups(costs, request, likely, arena) : *compared;
+    int tried[MOST_SIMULATED], count = 0;
+    bool found = false;
+    while (count < MOST_SIMULATED && (tried[count] = next_likely(compared, is_hurried(request), tried, count)) > 0) {
+        Arena arena = {0};
+        Diagnostics said = {0};
+        Plan other;
+        ReplicaGroups groups =
+            tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
+        bool made = groups.count > 1 && plan_make_grouped(&other, costs, request, &groups, &said);
+        bool better = made && (!found || step_of(&other) < step_of(plan));
+        if (made && found) plan_free(better ? plan : &other);
+        if (better) {
+            *plan = other;
+            diagnostics_free(diagnostics);
+            *diagnostics = said;
+            found = true;
+        } else {
+            diagnostics_free(&said);
+        }
+        arena_free(&arena);
+        count++;
+    }
+    return found;
 }
 
 /* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */
@@ -164,16 +189,16 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     enum { PERCENT = 3 };
     Arena arena = {0};
     Diagnostics single = {0}, several = {0};
-    ReplicaGroups compared, groups = likely_groups(costs, request, &compared, &arena);
+    ReplicaGroups compared = choose_groups(costs, request, 0, &arena);
     PlanRequest share = *request;
     Plan other;
-    if (groups.count > 1) share.time_limit_s /= 2;
+    if (next_likely(&compared, is_hurried(request), NULL, 0) > 0) share.time_limit_s /= 2;
     bool found = plan_make(plan, costs, &share, &single);
     if (request->microbatches == PLAN_MICROBATCHES_AUTO && found) {
         share.microbatches = plan->microbatches; /* for a step of as many rows */
-        groups = likely_groups(costs, &share, &compared, &arena);
+        compared = choose_groups(costs, &share, 0, &arena);
     }
-    bool grouped = groups.count > 1 && plan_make_grouped(&other, costs, &share, &groups, &several);
+    bool grouped = make_fastest(&other, costs, &share, &compared, &several);
     bool better = grouped && (!found || step_of(&other) < step_of(plan) - step_of(plan) / 100 * PERCENT);
     if (better) {
         plan_free(plan);

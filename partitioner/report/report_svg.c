@@ -57,10 +57,12 @@ static void print_box(Buffer *buffer, const Plan *plan, int k, int x, int y)
         x, y, BOX, BOX_HEIGHT, x + 10, y + 18);
     drawing_name(buffer, stage->device, 20);
     buffer_print(buffer, "</text><text class=\"s\" x=\"%d\" y=\"%d\">", x + 10, y + 33);
-    if (plan->replica_count > 1) buffer_print(buffer, "replica %d, ", plan->ranks[stage->rank].replica);
     buffer_print(buffer, "stage %d, layers %d\u2013%d</text>", k, stage->first_layer, stage->last_layer);
     buffer_print(buffer, "<text class=\"s\" x=\"%d\" y=\"%d\">load %s</text>", x + 10, y + 51,
                  report_seconds(load, work));
+    if (plan->replica_count > 1)
+        buffer_print(buffer, "<text class=\"s\" x=\"%d\" y=\"%d\" text-anchor=\"end\">replica %d</text>", x + BOX - 10,
+                     y + 51, plan->ranks[stage->rank].replica);
     print_rail(buffer, x + 10, y + 55, period > 0 ? (double)load / (double)period : 0, "f");
     buffer_print(buffer, "<text class=\"s\" x=\"%d\" y=\"%d\">%s%s%s</text>", x + 10, y + 76,
                  report_bytes(stage->memory_bytes, memory), limited ? " of " : "",
