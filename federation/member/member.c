@@ -110,6 +110,21 @@ static uint64_t place_of(const char *checkpoint)
     return hash_bytes(&place, sizeof place).low | 1;
 }
 
+/* The global metric over all sites' rows lacks those of federations whose updates have no place for it. */
+static void say_what_is_not_measured(const Member *member)
+{
+    const char *why = member->federation.overlap        ? "with overlap, a site has steps of its own in its model"
+                      : member_is_coded(member)         ? "a codec's updates have no place for metrics"
+                      : member->federation.hide_metrics ? "hide_metrics says so"
+                                                        : NULL;
+    if (member->options->eval_data && why)
+        member_say(
+            member,
+            "what --eval-data measures stays at this site: %s. evaluate: {data: FILE} in federation.yaml has the "
+            "coordinator measure the global model on rows of its own",
+            why);
+}
+
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
@@ -126,6 +141,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     }
     const Federation *federation = &member->federation;
     member->place = place_of(options->checkpoint);
+    say_what_is_not_measured(member);
     if (!await_stages(member, diagnostics)) return false;
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
     member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);

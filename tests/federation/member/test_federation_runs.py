@@ -297,7 +297,11 @@ def check_overlap():
         made = scene.federate(folder, "rounds: 3", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"],
                               options=["--overlap", steps])
         require(made.returncode == 0, made.stdout)
-        finish([coordinator(folder), site(folder, "paris", "--keep", "9")])
+        paris = Process(f"{folder}-paris", f"{folder}/paris/train", "--join", "--data", "paris.safetensors",
+                        "--eval-data", "paris.safetensors", "--checkpoint", f"{folder}-paris", "--keep", "9",
+                        *[word for word in TRAINING if word != "--quiet"])
+        finish([coordinator(folder), paris])
+        require("what --eval-data measures stays at this site: with overlap" in paris.said(), paris.said())
         model, through, here = (safetensors_files.read(f"{folder}/coordinator/model.safetensors"),
                                 parameters("through"), parameters(f"{folder}-paris"))
         trained = [key for key in model if not key.startswith("momentum/")]
