@@ -264,13 +264,15 @@ static void print_script(Finetuning *finetuning)
     }
 }
 
-/* -d and --without: programs for other devices. */
+/* -d, --without and --replicas: programs for other devices. */
 static bool change_devices(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const PlanModelOptions *plan = &finetuning->options->plan;
     const char *former = finetuning->settings.of[SETTING_CLUSTER].value;
     const char *cluster = plan->cluster ? plan->cluster : former && former[0] == '/' ? former : NULL;
-    finetuning->changed = plan->cluster || plan->without.count;
+    const char *replicas = finetuning->options->finetune.given[SETTING_REPLICAS];
+    finetuning->changed = plan->cluster || plan->without.count || replicas;
+    if (replicas) settings_set(&finetuning->settings, SETTING_REPLICAS, replicas, NULL);
     return !finetuning->changed || finetune_decide_devices(&finetuning->settings, cluster, &plan->without, diagnostics);
 }
 

@@ -310,6 +310,7 @@ static void decide_weights(Decision *decision)
     double dropout = decision->model.dropout;
     set_given(decision, SETTING_DROPOUT, dropout > 0 ? text_of("%g", dropout) : "off", "as config.json says");
     set(PRECISION, options->given[SETTING_PRECISION], "of matrix products");
+    set(REPLICAS, options->given[SETTING_REPLICAS], "pipelines that share the rows of a step");
     set(LOGITS, options->given[SETTING_LOGITS], NULL);
 }
 
@@ -407,6 +408,7 @@ bool finetune_decide_resume(Settings *settings, const FinetuneOptions *options, 
         const char *name = key == SETTING_LENGTH ? "max-length" : setting_word(key);
         if (!given || (kept && (strcmp(given, kept) == 0 || strcmp(absolute(settings, given), kept) == 0))) continue;
         if (key == SETTING_TRAIN_ON && !kept) continue; /* a default */
+        if (key == SETTING_REPLICAS) continue;          /* a matter of devices */
         return usage_error(diagnostics, "leave it out to go on, or begin another run for it with -o",
                            "--resume goes on with %s%s, not with --%s %s",
                            kept ? arena_format(&settings->arena, "--%s ", name) : "the run as it was decided",

@@ -28,6 +28,7 @@
     X(CLUSTER, "cluster")                                                                                              \
     LIST(HOSTS, "hosts")                                                                                               \
     LIST(WITHOUT, "without")                                                                                           \
+    X(REPLICAS, "replicas")                                                                                            \
     X(BATCH, "batch")                                                                                                  \
     X(DIMENSIONS, "dimensions")                                                                                        \
     X(LOSS, "loss")                                                                                                    \

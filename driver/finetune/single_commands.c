@@ -153,7 +153,7 @@ static void compile(const Listing *listing)
                                     strchr(optimizer, ':') ? ',' : ':', value(listing, SETTING_LR),
                                     value(listing, SETTING_WEIGHT_DECAY)));
     static const SettingKey keys[] = {SETTING_LOSS,   SETTING_CLIP,      SETTING_DROPOUT, SETTING_LORA,
-                                      SETTING_FROZEN, SETTING_PRECISION, SETTING_LOGITS};
+                                      SETTING_FROZEN, SETTING_PRECISION, SETTING_LOGITS,  SETTING_REPLICAS};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_setting(command, listing, NULL, keys[i]);
     add_each(command, listing, "--freeze", SETTING_FREEZE);
     add_each(command, listing, "--train", SETTING_TRAINED);

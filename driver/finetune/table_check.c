@@ -147,6 +147,8 @@ static bool read_hashes(const char *path, uint64_t **hashes, size_t *count)
     return *hashes != NULL;
 }
 
+enum { FEW = 20 };
+
 void data_overlap_check(const char *train, const char *other, const char *called, Diagnostics *diagnostics)
 {
     uint64_t *known = NULL, *rows = NULL;
@@ -158,6 +160,9 @@ void data_overlap_check(const char *train, const char *other, const char *called
     }
     free(known);
     free(rows);
+    if (count && count < FEW)
+        diagnostics_warning(diagnostics, PLACE_FILE(called), "give a larger table with --eval FILE, or try --seeds 5",
+                            "has only %zu rows to evaluate on: metrics are mostly chance", count);
     if (found)
         diagnostics_warning(diagnostics, PLACE_FILE(called), "remove what is there twice from the tables",
                             "%zu of %zu rows to evaluate on have the same text as a row that is trained on: metrics "

@@ -271,6 +271,10 @@ bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, con
     if (!take_names(chosen->texts, &chosen->text_count, text, "--text", survey, table, diagnostics) ||
         !take_names(chosen->labels, &chosen->label_count, label, "--label", survey, table, diagnostics))
         return false;
+    for (size_t i = 0; i < chosen->label_count; i++)
+        if (is_chosen(chosen->texts, chosen->text_count, chosen->labels[i]))
+            return usage_error(diagnostics, "a label that is also a text is known before it is predicted",
+                               "--text and --label name the same column, '%s'", chosen->labels[i]);
     if (choose_generative(chosen, survey, label, decoder))
         return chosen->text_count > 0 || refuse(survey, table, "--text messages, or --text PROMPT,RESPONSE",
                                                 "no column looks like conversations", diagnostics);

@@ -106,6 +106,8 @@ static const Option rows[] = {
     {"precision", 0, "f32|bf16|bf16x3", FINETUNE, OPTION_CHOICE, GIVEN(PRECISION),
      .choices = OPTION_WORDS("f32", "bf16", "bf16x3"),
      .help = "bf16: round factors of matrix products and stored activations to bfloat16 (default f32)"},
+    {"replicas", 0, "N|auto", FINETUNE, OPTION_TEXT, GIVEN(REPLICAS), .choices = OPTION_WORDS("auto"),
+     .help = "pipelines that share the rows of a step (default auto: more than one where that is faster)"},
     {"logits", 0, "auto|whole|sliced", FINETUNE, OPTION_CHOICE, GIVEN(LOGITS),
      .choices = OPTION_WORDS("whole", "auto", "sliced"),
      .help = "sliced: compute the logits of a large vocabulary some classes at a time (default auto)"},

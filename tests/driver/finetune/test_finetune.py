@@ -137,9 +137,10 @@ def check_resuming():
     interrupt("killed", signal.SIGKILL, *long)
     finetune("--resume", "killed")
     interrupt("stopped", signal.SIGINT, *long)
-    finetune("--resume", "stopped", "-d", "two.yaml")
+    finetune("--resume", "stopped", "-d", "two.yaml", "--replicas", "1")
+    require(setting("replicas", "stopped") == '"1"', "the other replicas are not in settings.yaml")
     require("two.yaml" in setting("cluster", "stopped"), "the other devices are not in settings.yaml")
-    interrupt("pair", signal.SIGINT, "-d", "two.yaml", *long)
+    interrupt("pair", signal.SIGINT, "-d", "two.yaml", "--replicas", "1", *long)
     finetune("--resume", "pair", "--without", "one")
     for folder in ("killed", "stopped", "pair"):
         require(same_files("model/model.safetensors", "whole", folder), folder, "ends with other weights")
@@ -232,11 +233,13 @@ MISTAKES = {
     "an optimiser that there is not": (2, "use sgd, momentum", [*TABLE, "--optimizer", "adagrad"]),
     "a warm-up of 200%": (2, "--warmup takes a number of steps", [*TABLE, "--warmup", "200%"]),
     "a metric that there is not": (2, "--keep-best takes", [*TABLE, "--keep-best", "bleu"]),
+    "a text that is the label": (2, "the same column, 'kind'", [*TABLE, "--text", "kind", "--label", "kind"]),
+    "replicas in words": (2, "--replicas takes", [*TABLE, "--replicas", "many"]),
     "low-rank branches without a rank": (2, "malformed item 'r=x'", [*TABLE, "--lora", "r=x"]),
     "dropout of 2": (2, "--dropout takes", [*TABLE, "--dropout", "2"]),
     "a run that holds what is read": (2, "holds '", ["finetune", "run/model", "reviews.csv", "--force"])}
 NO_HINT = {"a table that is not there", "dropout of 2", "a learning rate in words", "a warm-up of 200%",
-           "a metric that there is not"}
+           "replicas in words", "a metric that there is not"}
 
 
 def check_mistakes():

@@ -30,7 +30,7 @@ def write(path, text, mode=0o644):
 
 def finetune(cluster, folder, *more, environment=None, code=0):
     return run(skycc, "finetune", "model", "reviews.csv", "--epochs", "1", "--lr", "1e-2", "-d", cluster, "-o", folder,
-               *more, code=code, env=environment, stdin=subprocess.DEVNULL)
+               "--replicas", "1", *more, code=code, env=environment, stdin=subprocess.DEVNULL)
 
 
 def on_far(server, command):

@@ -319,6 +319,7 @@ def check_spoilt():
     write_table("apart.csv", ["text", "label"], apart)
     write_table("leak.csv", ["text", "label"], apart[:3] + [("great great great", "a")])
     result = run(skycc, "finetune", "model", "apart.csv", "-o", "leak", *QUICK, "--eval", "leak.csv")
+    require("leak.csv: warning: has only 4 rows to evaluate on" in result.stderr, result.stderr)
     require("leak.csv: warning: 3 of 4 rows to evaluate on have the same text" in result.stderr, result.stderr)
     result = run(skycc, "finetune", "model", "apart.csv", "-o", "apart.run", *QUICK)
     require("the same text" not in result.stderr, result.stderr)
