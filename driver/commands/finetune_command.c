@@ -25,8 +25,9 @@ typedef struct Finetuning {
     const Options *options;
     const char *run, *part; /* `part`: where the current seed's files are */
     int64_t seeds;
-    bool changed; /* programs are made anew */
-    bool trained; /* there may be a checkpoint to go on from */
+    bool changed;    /* programs are made anew */
+    bool trained;    /* there may be a checkpoint to go on from */
+    bool unreported; /* the page could not be written */
     Settings settings;
     SingleCommands commands; /* of the current seed */
 } Finetuning;
@@ -135,9 +136,13 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
 /* The page is for people who watch: training goes on without it. */
 static void report(Finetuning *finetuning, RunState state)
 {
-    Diagnostics ignored = {0};
-    run_report_write(&finetuning->settings, finetuning->run, finetuning->part, state, &ignored);
-    diagnostics_free(&ignored);
+    Diagnostics diagnostics = {0};
+    bool written = run_report_write(&finetuning->settings, finetuning->run, finetuning->part, state, &diagnostics);
+    if (!written && !finetuning->unreported)
+        text_print(stderr, "skycc: warning: %s/report.html: %s; training goes on, and it is tried again\n",
+                   finetuning->run, diagnostics.last ? diagnostics.last->message : "cannot be written");
+    finetuning->unreported = !written;
+    diagnostics_free(&diagnostics);
 }
 
 static void watch(void *finetuning, bool ended)

@@ -340,10 +340,10 @@ static bool measure(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *output = prediction->options->output;
     Buffer text = {0}, json = {0};
-    bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics) &&
-              file_write_all("-", text.bytes, text.size, diagnostics);
+    bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics);
     buffer_append(&json, "\n", 1);
     ok = ok && (!output || file_write_all(output, json.bytes, json.size, diagnostics));
+    if (ok) fwrite(text.bytes, 1, text.size, stdout); /* main reports what cannot be printed, after finetune's end */
     buffer_free(&text);
     buffer_free(&json);
     return ok;

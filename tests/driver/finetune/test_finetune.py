@@ -135,7 +135,10 @@ def check_resuming():
                    "keep: {inputs: two}\n")  # so it is one pipeline: several sum gradients in another order
     finetune("model", "many.csv", "-o", "whole", *long)
     interrupt("killed", signal.SIGKILL, *long)
-    finetune("--resume", "killed")
+    os.remove("killed/report.html")  # the disk is full for the page that is watched, and for nothing else
+    os.symlink("/dev/full", "killed/report.html")
+    said = run(skycc, "finetune", "--resume", "killed").stderr
+    require(said.count("report.html") == 1 and "No space left" in said and "training goes on" in said, said)
     interrupt("stopped", signal.SIGINT, *long)
     finetune("--resume", "stopped", "-d", "two.yaml", "--replicas", "1")
     require(setting("replicas", "stopped") == '"1"', "the other replicas are not in settings.yaml")
@@ -333,6 +336,7 @@ def check_lost_output():
     os.close(writer)
     require(result.returncode == 1 and "standard output" in result.stderr, result.returncode, result.stderr)
     require(os.path.exists("unread/model/model.safetensors"), "no model")
+    require(os.path.exists("unread/metrics.json") and os.path.exists("unread/model/README.md"), "no metrics")
 
 
 def check_edited_settings():
