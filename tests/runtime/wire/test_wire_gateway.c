@@ -373,17 +373,34 @@ static void test_a_site_known_later(void **state)
     end_all();
 }
 
+/* What a site with the right key says reaches ranks as it is, and people escaped: it forges no line and controls no
+ * terminal. */
 static void test_a_rank_that_ends_the_run(void **state)
 {
     (void)state;
+    static const char why[] = "the loss is nan\033[2J\nskycc: error: forged\r\302\233"
+                              "1m\342\200\256\377";
+    char said[4096] = "";
+    FILE *file = tmpfile();
+    int errors = dup(STDERR_FILENO);
     start_all();
     WAIT_UNTIL(all_up());
-    wire_client_fail(clients[3], 7, "the loss is nan\033[2J");
+    assert_non_null(file);
+    dup2(fileno(file), STDERR_FILENO);
+    wire_client_fail(clients[3], 7, why);
     WAIT_UNTIL(state_at(0) == WIRE_ENDED && state_at(2) == WIRE_ENDED);
     assert_int_equal(wire_client_state(clients[0], 1)->exit_code, 7);
-    assert_string_equal(wire_client_state(clients[2], 1)->why, "the loss is nan\033[2J");
+    assert_string_equal(wire_client_state(clients[2], 1)->why, why);
     assert_int_equal(state_at(1), WIRE_UP);
     end_all();
+    dup2(errors, STDERR_FILENO);
+    close(errors);
+    rewind(file);
+    assert_true(fread(said, 1, sizeof said - 1, file) > 0);
+    fclose(file);
+    assert_non_null(
+        strstr(said, "ended the run: the loss is nan\\x1b[2J\\nskycc: error: forged\\r\\u009b1m\\u202e\\xff\n"));
+    assert_null(strpbrk(said, "\033\r\233\377"));
 }
 
 static void test_a_site_that_never_comes(void **state)
