@@ -55,3 +55,16 @@ const char *codecs_print(unsigned codecs, char text[static 16])
         snprintf(text, 16, "%s%s", single ? "" : "auto:", codec_name((Codec)last));
     return text;
 }
+
+Codec codecs_of_sums(unsigned codecs)
+{
+    for (int codec = CODEC_NONE + 1; codec < CODEC_COUNT; codec++)
+        if (codecs == 1u << codec) return (Codec)codec;
+    return CODEC_NONE;
+}
+
+double codecs_sum_share(unsigned codecs)
+{
+    Codec codec = codecs_of_sums(codecs);
+    return codec ? (double)codec_row_bytes(codec, CODEC_TILE) / (CODEC_TILE * sizeof(float)) : 1;
+}

@@ -31,6 +31,12 @@ int64_t codec_row_bytes(Codec codec, int64_t columns);
 /* What links may use, as sets of codecs: bit 1 << codec. */
 #define CODECS_LOSSLESS (1u << CODEC_NONE)
 
+/* What sums of gradients over replicas use where links may use these: the one that all links must use; of several,
+ * none. */
+Codec codecs_of_sums(unsigned codecs);
+/* How large they are then, compared with float32. */
+double codecs_sum_share(unsigned codecs);
+
 /* Parses "lossless", "q8" (only that codec) or "auto:q6" (all codecs down to that one). False for other texts. */
 bool codecs_parse(const char *text, unsigned *codecs);
 /* The inverse of the parser; 0 counts as lossless. */

@@ -1,5 +1,6 @@
 #include "base/codec_rows.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -132,6 +133,22 @@ void codec_decode_row(Codec codec, const uint8_t *bytes, int64_t columns, float 
         int64_t count = columns - first < CODEC_TILE ? columns - first : CODEC_TILE;
         decode_tile(codec, bytes, tile);
         memcpy(row + first, tile, (size_t)count * sizeof *tile);
+        bytes += codec_row_bytes(codec, CODEC_TILE);
+    }
+}
+
+void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, uint8_t *bytes)
+{
+    for (int64_t first = 0; first < columns; first += CODEC_TILE) {
+        float wanted[CODEC_TILE];
+        int64_t count = columns - first < CODEC_TILE ? columns - first : CODEC_TILE;
+        for (int64_t i = 0; i < count; i++) wanted[i] = values[first + i] + residual[first + i];
+        codec_encode_row(codec, wanted, count, (CodecRounding){0}, bytes);
+        codec_decode_row(codec, bytes, count, values + first);
+        for (int64_t i = 0; i < count; i++) {
+            float lost = wanted[i] - values[first + i];
+            residual[first + i] = isfinite(lost) ? lost : 0;
+        }
         bytes += codec_row_bytes(codec, CODEC_TILE);
     }
 }

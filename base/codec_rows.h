@@ -38,4 +38,8 @@ typedef struct CodecRounding {
 void codec_encode_row(Codec codec, const float *row, int64_t columns, CodecRounding rounding, uint8_t *bytes);
 void codec_decode_row(Codec codec, const uint8_t *bytes, int64_t columns, float *row);
 
+/* Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", 2014): codes values + residual, rounded to the
+ * nearest; `values` become what they decode to, `residual` what was lost, which is 0 where it is not finite. */
+void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, uint8_t *bytes);
+
 #endif

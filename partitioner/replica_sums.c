@@ -25,7 +25,7 @@ const int *replica_sums_regions(const Plan *plan, const Costs *costs, Arena *are
 int64_t replica_sums_layer_ns(const Plan *plan, const Costs *costs, const int *regions, int rank, int layer,
                               int64_t *latency_ns)
 {
-    double bytes = (double)costs->layers[layer].gradient_bytes, sent = 0;
+    double bytes = (double)costs->layers[layer].gradient_bytes * codecs_sum_share(plan->codecs), sent = 0;
     int n = costs->region_count;
     if (n == 0 || bytes == 0) return 0;
     for (int other = 0; other < plan->rank_count; other++) {

@@ -32,13 +32,16 @@ const char *replicas_refused(const Costs *costs, unsigned codecs)
         (sites->count && (sites->keep_inputs >= 0 || sites->keep_labels >= 0)))
         return "keep: leaves raw data on one device, which serves one pipeline";
     if (sites->count > 1) return "replicas across sites are not built yet";
-    return codecs & ~CODECS_LOSSLESS ? "lossy codecs between replicas are not built yet" : NULL;
+    if (codecs & ~CODECS_LOSSLESS && codecs_of_sums(codecs) == CODEC_NONE)
+        return "codecs cannot be chosen for each link, because all replicas compute the same (--codec q8 is one)";
+    return NULL;
 }
 
 const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator allocate, PlanObjective objective,
                               bool pinned)
 {
     const char *refused = replicas_refused(costs, codecs);
+    if (codecs & ~CODECS_LOSSLESS) return "lossy codecs would code its gradients, too";
     if (refused) return refused;
     if (allocate != PLAN_OPTIMAL) return "--allocate asks for one allocation";
     if (objective == PLAN_OBJECTIVE_PERIOD) return "the period does not count sums of gradients";
@@ -84,14 +87,15 @@ static double best_link_s(const Costs *costs, const int *group_of, int group, in
 
 /* Every other replica is sent a count-th of what a rank holds, and sends as much, once for the terms and once for the
  * sums. */
-Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, Arena *arena)
+Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, unsigned codecs, Arena *arena)
 {
     Costs costs = *asked;
     costs.rows = (RowSamples){0};
     costs.devices = arena_copy(arena, asked->devices, (size_t)asked->device_count * sizeof *costs.devices);
     for (int d = 0; d < costs.device_count; d++)
         if (group_of[d] == group)
-            costs.devices[d].sum_s = 2.0 * (count - 1) / count * best_link_s(asked, group_of, group, d);
+            costs.devices[d].sum_s =
+                codecs_sum_share(codecs) * 2 * (count - 1) / count * best_link_s(asked, group_of, group, d);
     return costs;
 }
 

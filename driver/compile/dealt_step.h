@@ -3,6 +3,7 @@
 #ifndef DRIVER_COMPILE_DEALT_STEP_H
 #define DRIVER_COMPILE_DEALT_STEP_H
 
+#include "base/codec_rows.h"
 #include "partitioner/plan.h"
 #include "runtime/device/execute.h"
 
@@ -11,6 +12,9 @@ typedef struct DealtStep {
     int replica_count, microbatches; /* in all; 0: one batch as a whole, and nothing is dealt */
     int *shares;                     /* [replica] micro-batches */
     uint32_t **dealt;                /* [replica][micro-batch of the replica]: which of the step's it is */
+    Codec codec;                     /* of gradients that are summed */
+    float ***residuals;              /* [parameter][replica * uses + use] where there is a codec; last, of the sum */
+    uint8_t *coded;                  /* scratch */
     float **terms;                   /* [parameter] copies of the gradients of earlier replicas, one after another */
     double *losses;                  /* [micro-batch of the step] */
 } DealtStep;

@@ -18,7 +18,7 @@ bool plan_codecs_apply(TrainingModel *model, const Plan *plan, const char *path,
     for (int k = 0; k < plan->link_count; k++) {
         const PlanLink *link = &plan->links[k];
         if (plan_link_is_coded(link))
-            cuts[count++] = (CutCodec){plan->stages[k + 1].first_layer, {link->codecs[0], link->codecs[1]}};
+            cuts[count++] = (CutCodec){plan->stages[link->to].first_layer, {link->codecs[0], link->codecs[1]}};
     }
     if (count) cuts_code(&model->graph, cuts, count);
     free(cuts);

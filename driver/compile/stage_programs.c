@@ -67,8 +67,10 @@ static SkyInstruction instruction_of(const PlanInstruction *from)
                             .slot = from->slot < 0 ? 0 : (uint32_t)from->slot};
 }
 
-/* Checks the laid-out memory of all stages of a rank against the plan. */
-static void check_memory(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster)
+/* Checks the laid-out memory of all stages of a rank against the plan. Replicas code at each other's cuts, too, which
+ * plans do not count. */
+static bool check_memory(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster,
+                         Diagnostics *diagnostics)
 {
     for (int r = 0; r < plan->rank_count; r++) {
         uint64_t bytes = 0, counted = 0, limit = (uint64_t)plan->stages[plan->ranks[r].stages[0]].memory_limit_bytes;
@@ -78,10 +80,15 @@ static void check_memory(const StagePrograms *pipeline, const Plan *plan, const 
             bytes += stage_bytes(stage, stage->slot_count, (uint32_t)cluster_blocks(&cluster->devices[device]));
             counted += (uint64_t)plan->stages[plan->ranks[r].stages[k]].memory_bytes;
         }
-        if (limit != COSTS_NO_LIMIT && bytes > limit)
+        if (limit == COSTS_NO_LIMIT || bytes <= limit) continue;
+        if (codecs_of_sums(plan->codecs) == CODEC_NONE || plan->replica_count < 2)
             bug("rank %d needs %llu bytes, but the plan counted %llu", r, (unsigned long long)bytes,
                 (unsigned long long)counted);
+        return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --codec lossless, or fewer replicas",
+                                 "'%s' has no memory for the codecs at the cuts of other replicas",
+                                 plan->ranks[r].device);
     }
+    return true;
 }
 
 static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Plan *plan, const Cluster *cluster,
@@ -109,8 +116,7 @@ static bool build_stages(StagePrograms *pipeline, TrainingModel *model, const Pl
         ok &= weights_reference(code, model, &here, diagnostics);
     }
     stage_index_free(index);
-    check_memory(pipeline, plan, cluster);
-    return ok;
+    return ok && check_memory(pipeline, plan, cluster, diagnostics);
 }
 
 static const SkyLink *links_of(const Plan *plan, Arena *arena)
@@ -137,6 +143,7 @@ static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
     uint32_t *dealt = arena_new_array(arena, uint32_t, (size_t)microbatches[own]);
     plan_deal(microbatches, plan->replica_count, own, dealt);
     program->replica_count = (uint32_t)plan->replica_count;
+    program->sum_codec = codecs_of_sums(plan->codecs);
     program->rank_replicas = replicas;
     program->dealt_count = (uint32_t)microbatches[own];
     program->dealt = dealt;

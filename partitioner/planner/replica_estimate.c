@@ -77,9 +77,10 @@ void replica_estimator_open(ReplicaEstimator *e, const Costs *costs, const PlanR
     for (int d = 0; d < costs->device_count; d++)
         if (!is_left_out(request, costs->devices[d].name))
             e->costs.devices[e->costs.device_count++] = costs->devices[d];
+    double share = codecs_sum_share(request->codecs);
     e->gradient_bytes = arena_new_array(&e->arena, int64_t, (size_t)costs->layer_count + 1);
     for (int l = 0; l < costs->layer_count; l++)
-        e->gradient_bytes[l + 1] = e->gradient_bytes[l] + costs->layers[l].gradient_bytes;
+        e->gradient_bytes[l + 1] = e->gradient_bytes[l] + (int64_t)((double)costs->layers[l].gradient_bytes * share);
     if (problem_create(&problem, &e->costs, request->objective, request->schedule, 1, &ignored)) {
         find_kinds(e, &problem);
         problem_free(&problem);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/integers.h"
+#include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
 #include "partitioner/schedule/replica_steps.h"
 
@@ -66,6 +67,27 @@ static bool make_one(const Grouping *g, Plan *plan, int group, const PlanRequest
                              g->costs->devices[first].name);
 }
 
+/* What error feedback takes in addition to the stages: residuals and coded gradients, of three or more replicas those
+ * of sums, too. */
+static bool check_feedback(const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
+{
+    double share = codecs_sum_share(plan->codecs) + 1, times = plan->replica_count > 2 ? 2 : 1;
+    for (int r = 0; r < plan->rank_count && codecs_of_sums(plan->codecs) != CODEC_NONE; r++) {
+        const PlanRank *rank = &plan->ranks[r];
+        int64_t limit = plan->stages[rank->stages[0]].memory_limit_bytes, planned = 0, gradients = 0;
+        for (int k = 0; k < rank->stage_count; k++) planned += plan->stages[rank->stages[k]].memory_bytes;
+        for (int l = 0; l < plan->layer_count; l++)
+            gradients += replica_sums_has(plan, r, l) ? costs->layers[l].gradient_bytes : 0;
+        int64_t further = (int64_t)(share * times * (double)gradients);
+        if (limit != COSTS_NO_LIMIT && planned + further > limit)
+            return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give --codec lossless, or more memory",
+                                     "'%s' has no room for the error feedback of %s: %lld MiB more than its stages",
+                                     rank->device, codec_name(codecs_of_sums(plan->codecs)),
+                                     (long long)(further >> 20));
+    }
+    return true;
+}
+
 static bool make_all(const Grouping *g, Plan *plan)
 {
     Plan *parts = memory_allocate((size_t)g->groups->count * sizeof *parts);
@@ -74,7 +96,7 @@ static bool make_all(const Grouping *g, Plan *plan)
     while (ok && made < g->groups->count) ok = make_one(g, &parts[made], made, &g->requests[made]), made += ok;
     if (ok) {
         plan_join(plan, parts, g->groups->count, g->asked->rows > 0 ? g->asked->rows : -1, g->costs);
-        ok = replica_steps_overlap(plan, g->costs, g->diagnostics);
+        ok = check_feedback(plan, g->costs, g->diagnostics) && replica_steps_overlap(plan, g->costs, g->diagnostics);
         replica_steps_expect(plan);
         if (!ok) plan_free(plan);
     } else
@@ -92,7 +114,7 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     g.pipeline_costs = arena_new_array(&g.arena, Costs, (size_t)groups->count);
     for (int i = 0; i < groups->count; i++) {
         ask(&g, i);
-        g.pipeline_costs[i] = replica_costs(costs, groups->group_of, groups->count, i, &g.arena);
+        g.pipeline_costs[i] = replica_costs(costs, groups->group_of, groups->count, i, request->codecs, &g.arena);
     }
     bool ok = make_all(&g, plan);
     arena_free(&g.arena);

@@ -255,8 +255,9 @@ const char *report_replicas(const Report *report, char text[static REPORT_SENTEN
             if (replica->rows >= 0) add(text, "(%lld rows) ", (long long)replica->rows);
             add(text, "on %d device%s", replica->rank_count, replica->rank_count > 1 ? "s" : "");
         }
-        add(text, "%s. The sums of gradients take %s. ", plan->replica_count > most ? " ..." : "",
-            report_seconds(plan->sum_ns, step));
+        Codec codec = codecs_of_sums(plan->codecs);
+        add(text, "%s. The sums of gradients take %s, %s. ", plan->replica_count > most ? " ..." : "",
+            report_seconds(plan->sum_ns, step), codec ? "coded with error feedback" : "which overlap with backwards");
     }
     if (plan->grouping_count == 0) return text;
     add(text, "Groupings of devices tried: %d%s; estimated steps of the best:", plan->groupings_tried,

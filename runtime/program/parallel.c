@@ -103,3 +103,35 @@ void parallel_add(int threads, float *to, float *const *terms, int count, size_t
     size_t shares = elements / WORTH_A_THREAD + 1;
     parallel_run(shares < (size_t)threads ? (int)shares : threads, add_share, &(Addition){to, terms, count, elements});
 }
+
+typedef struct Coding {
+    Codec codec;
+    float *values, *residual;
+    uint8_t *bytes;
+    size_t elements;
+} Coding;
+
+static void code_share(void *context, int thread, int threads)
+{
+    const Coding *c = context;
+    int64_t tiles = (int64_t)(c->elements + CODEC_TILE - 1) / CODEC_TILE;
+    size_t begin = (size_t)parallel_begin(tiles, thread, threads) * CODEC_TILE;
+    size_t end = (size_t)parallel_begin(tiles, thread + 1, threads) * CODEC_TILE;
+    if (end > c->elements) end = c->elements;
+    if (begin >= end) return;
+    uint64_t before = subnormals_flush();
+    uint8_t *bytes = c->bytes + codec_row_bytes(c->codec, (int64_t)begin);
+    if (c->residual)
+        codec_feed_back(c->codec, c->values + begin, c->residual + begin, (int64_t)(end - begin), bytes);
+    else
+        codec_decode_row(c->codec, bytes, (int64_t)(end - begin), c->values + begin);
+    subnormals_restore(before);
+}
+
+void parallel_code(int threads, Codec codec, float *values, float *residual, size_t elements, uint8_t *bytes)
+{
+    enum { WORTH_A_THREAD = 1 << 12 };
+    size_t shares = elements / WORTH_A_THREAD + 1;
+    Coding coding = {codec, values, residual, bytes, elements};
+    parallel_run(shares < (size_t)threads ? (int)shares : threads, code_share, &coding);
+}

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec_rows.h"
+
 /* `body` runs on each of `threads` threads (fewer if the system has no more) with its number and their count. */
 typedef void ParallelBody(void *context, int thread, int threads);
 void parallel_run(int threads, ParallelBody *body, void *context);
@@ -26,5 +28,7 @@ void parallel_copy(int threads, void *to, const void *from, size_t size);
 void parallel_zero(int threads, void *bytes, size_t size);
 /* The sum of terms, in their order; subnormal numbers count as 0. `to` may be one of them. */
 void parallel_add(int threads, float *to, float *const *terms, int count, size_t elements);
+/* codec_feed_back, and with residual NULL codec_decode_row. */
+void parallel_code(int threads, Codec codec, float *values, float *residual, size_t elements, uint8_t *bytes);
 
 #endif

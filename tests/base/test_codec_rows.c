@@ -235,6 +235,27 @@ static void test_names(void **state)
     assert_int_equal(codec_row_bytes(CODEC_Q3, 768), 312);
 }
 
+/* What a step loses comes in a later one: decoded values add up to what was to be sent. A NaN is gone after its step. */
+static void test_feedback(void **state)
+{
+    (void)state;
+    enum { STEPS = 40 };
+    for (Codec codec = CODEC_BF16; codec < CODEC_COUNT; codec++) {
+        float residual[COLUMNS] = {0}, values[COLUMNS], sum[COLUMNS] = {0};
+        uint8_t bytes[MOST_BYTES];
+        for (int step = 0; step <= STEPS; step++) {
+            for (int i = 0; i < COLUMNS; i++) values[i] = step ? (i % 64 ? 0.001F : 1) * (float)(i % 7 + 1) : NAN;
+            codec_feed_back(codec, values, residual, COLUMNS, bytes);
+            for (int i = 0; i < COLUMNS; i++) sum[i] += step ? values[i] : 0;
+        }
+        for (int i = 0; i < COLUMNS; i++) {
+            double sent = STEPS * (i % 64 ? 0.001 : 1) * (i % 7 + 1);
+            assert_float_equal(sum[i] + residual[i], sent, 1e-3);
+            assert_true(fabsf(residual[i]) < 2);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_stochastic_rounding_has_no_bias),
         cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_feedback),
     };
     return cmocka_run_group_tests_name("codec_rows", tests, NULL, NULL);
 }

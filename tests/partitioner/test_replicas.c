@@ -120,13 +120,13 @@ static void pipelines_are_planned_with_what_sums_take(void **state)
     const Costs asked = {.device_count = 4, .devices = devices, .region_count = 3, .bandwidth_Bps = bandwidth};
     Arena arena = {0};
     for (int count = 2; count <= 3; count++) {
-        Costs costs = replica_costs(&asked, group_of, count, 0, &arena);
+        Costs costs = replica_costs(&asked, group_of, count, 0, CODECS_LOSSLESS, &arena);
         assert_float_equal(costs.devices[0].sum_s, 2.0 * (count - 1) / count / 200, 1e-15);
         for (int d = 1; d < 4; d++) assert_true(costs.devices[d].sum_s == 0);
     }
-    Costs costs = replica_costs(&asked, group_of, 2, 1, &arena);
-    assert_float_equal(costs.devices[1].sum_s, 1.0 / 50, 1e-15);
-    assert_float_equal(costs.devices[2].sum_s, 1.0 / 200, 1e-15);
+    Costs costs = replica_costs(&asked, group_of, 2, 1, 1u << CODEC_BF16, &arena);
+    assert_float_equal(costs.devices[1].sum_s, 0.5 / 50, 1e-15);
+    assert_float_equal(costs.devices[2].sum_s, 0.5 / 200, 1e-15);
     assert_true(devices[0].sum_s == 0 && devices[1].sum_s == 0);
     arena_free(&arena);
 }

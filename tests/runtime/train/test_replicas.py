@@ -9,6 +9,7 @@ plan without its device.
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -105,13 +106,13 @@ def test_like_one_pipeline(skycc, model):
     assert len(shares) > 1, "all replicas have as many rows"
 
 
-def test_same_bits_in_one_process(skycc, model):
-    train("three", "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0",
-        "--clip",
+def test_same_bits_in_one_process(skycc, model, out="three"):
+    shutil.rmtree("bits", ignore_errors=True)
+    train(out, "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0", "--clip",
           "0", "--no-decay", "none", "--no-shuffle", "--log", "bits.csv", "--checkpoint", "bits")
     subprocess.run([skycc, "run", model, "--inputs", "batch.safetensors", "--loss", "cross-entropy", "--train", "3",
                     "--seed", "3", "--dropout", "0.1", "--optimizer", "adamw:eps=1e-4,lr=1e-3", "--plan",
-                    "three/plan.json", "-o", "bits.safetensors"], check=True, stderr=subprocess.DEVNULL)
+                    f"{out}/plan.json", "-o", "bits.safetensors"], check=True, stderr=subprocess.DEVNULL)
     run = safetensors_files.read("bits.safetensors")
     with open("bits.csv") as file:
         assert [row["loss"] for row in csv.DictReader(file)] == [f"{loss:.9g}" for loss in run["train/loss"][:3]]
@@ -122,6 +123,17 @@ def test_same_bits_in_one_process(skycc, model):
             compared += 1
     assert compared > 40
     assert run["out/logits"].shape[0] == BATCH
+
+
+def test_coded_sums(skycc, model):
+    """Two replicas code terms, three also sums; what coding loses comes back in later steps."""
+    for replicas, codec in (("2", "bf16"), ("3", "q8")):
+        compile_plan(skycc, model, "coded", "--replicas", replicas, "--allocate", "even", "--codec", codec, *PADDED)
+        test_same_bits_in_one_process(skycc, model, "coded")
+    train("coded", "--epochs", "2", "--eval-data", "data.safetensors", "--log", "coded.csv")
+    for expected, found in zip(log("one.csv"), log("coded.csv"), strict=True):
+        assert_close(expected, found, 3e-3, "coded sums, the log")
+    assert log("one.csv") != log("coded.csv")
 
 
 def train_on_hosts(plan, *options):
@@ -187,6 +199,7 @@ def main():
             file.write(CLUSTER)
         test_like_one_pipeline(skycc, model)
         test_same_bits_in_one_process(skycc, model)
+        test_coded_sums(skycc, model)
         test_resumes_where_only_the_first_replica_sees_files()
         test_goes_on_without_a_device(skycc, model)
         os.chdir("/")
