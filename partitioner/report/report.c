@@ -154,7 +154,7 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
         char period[REPORT_TEXT], duration[REPORT_TEXT];
         text_format(buffer, "%c %-9s", a == (int)plan->allocator ? '*' : ' ', plan_allocator_name((PlanAllocator)a));
         if (!c->known) {
-            text_format(buffer, "%12s %12s   %s\n", "-", "-", report_unknown((PlanAllocator)a));
+            text_format(buffer, "%12s %12s   %s\n", "-", "-", report_unknown(plan, (PlanAllocator)a));
             continue;
         }
         int64_t value = step ? c->step_ns : c->period_ns;

@@ -227,7 +227,7 @@ static void print_comparison(const Plan *plan, Buffer *buffer)
                      plan_allocator_name((PlanAllocator)a));
         if (!c->known) {
             buffer_print(buffer, "&ndash;<td class=n>&ndash;<td class=n>&ndash;<td>%s</tr>\n",
-                         report_unknown((PlanAllocator)a));
+                         report_unknown(plan, (PlanAllocator)a));
             continue;
         }
         print_bar(buffer, share_of(value, most), c->fits ? "fb" : "ob", 0, "");

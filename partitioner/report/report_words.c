@@ -209,8 +209,9 @@ const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]
     return text;
 }
 
-const char *report_unknown(PlanAllocator allocator)
+const char *report_unknown(const Plan *plan, PlanAllocator allocator)
 {
+    if (plan->replica_count > 1) return "not compared: each replica has an allocation of its own";
     return allocator == PLAN_OPTIMAL ? "not searched for, or not found" : "finds nothing that fits";
 }
 

@@ -51,7 +51,8 @@ int64_t report_period_ns(const Plan *plan, int stage);
 const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Raw inputs that leave the device that keeps them; "" if none does. */
 const char *report_strays(const Report *report, char text[static REPORT_SENTENCE]);
-const char *report_unknown(PlanAllocator allocator); /* why the comparison has no row of this allocator */
+/* Why the comparison has no row of this allocator. */
+const char *report_unknown(const Plan *plan, PlanAllocator allocator);
 
 /* "812 ms (+23.3%)", "nothing would fit"; "at most" where that is all that is known. */
 const char *report_replanned(const Plan *plan, const Replanned *replanned, char text[static REPORT_SENTENCE]);

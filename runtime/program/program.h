@@ -286,7 +286,7 @@ typedef struct SkyProgram {
     uint32_t replica_count; /* pipelines that share a step, if they are several; else 0 */
     uint32_t sum_codec;     /* Codec of base/codec.h, of the gradients that replicas sum */
     uint32_t reserved;
-    uint32_t dealt_count;   /* micro-batches of a step that this rank's replica has, if they are several */
+    uint32_t dealt_count; /* micro-batches of a step that this rank's replica has, if they are several */
     uint32_t device_kernel_count;
     uint32_t device_blocks; /* of an OpenCL device: blocks of a group that it computes at once */
     SkyPacking packing;     /* slots 0: every row has a line of its own */
