@@ -171,22 +171,30 @@ def programs_of(process, name):
 
 
 def test_goes_on_without_a_device(skycc, model):
+    """Two replicas on unequal devices lose a rank; one pipeline without its device goes on from the checkpoint."""
+    steps = ("--steps", "100000")
     run = subprocess.Popen(
-        ["three/train", "--data", "data.safetensors", "--seed", "3", "--steps", "100000", "--quiet", "--checkpoint",
-         "killed", "--checkpoint-every", "5"], stderr=subprocess.PIPE, text=True)
+        ["two/train", "--data", "data.safetensors", "--seed", "3", "--lr", "1e-3", *steps, "--quiet", "--log",
+         "killed.csv", "--checkpoint", "killed", "--checkpoint-every", "5"], stderr=subprocess.PIPE, text=True)
     while not (os.path.isdir("killed") and any(name.startswith("step-") for name in os.listdir("killed"))):
         time.sleep(0.02)
         assert run.poll() is None, run.stderr.read()
-    os.kill(max(programs_of(run.pid, "stage-04")), signal.SIGKILL)
+    os.kill(max(programs_of(run.pid, "stage-01")), signal.SIGKILL)
     message = run.communicate()[1]
     assert run.returncode == 6, message
-    device = json.load(open("three/plan.json"))["ranks"][4]["device"]
+    device = json.load(open("two/plan.json"))["ranks"][1]["device"]
     assert f"--without {device} -o NEW, then NEW/train ... --resume" in message, message
-    compile_plan(skycc, model, "rest", "--replicas", "2", "--without", device, "--allocate", "even", *PADDED)
-    before = len(values("killed"))
-    train("rest", "--resume", "--checkpoint", "killed", "--steps", "100000", "--stop-after",
-          str(int(max(os.listdir("killed"))[5:]) + 3))
-    assert len(values("killed")) == before
+    last = str(int(max(os.listdir("killed"))[5:]) + 4)
+    train("two", *steps, "--checkpoint", "whole", "--stop-after", last, "--log", "whole.csv")
+    compile_plan(skycc, model, "rest", "--without", device, "--allocate", "even", *PADDED)
+    train("rest", "--resume", "--checkpoint", "killed", *steps, "--stop-after", last, "--log", "rest.csv")
+    assert values("killed").keys() == values("whole").keys()
+    killed, whole, rest = (log(f"{name}.csv") for name in ("killed", "whole", "rest"))
+    common = min(len(killed), len(whole))
+    assert common >= 5 and killed[:common] == whole[:common], "other losses before the kill"
+    assert len(rest) >= 4
+    for expected, found in zip(whole[-len(rest):], rest, strict=True):
+        assert_close(expected, found, 1e-5, "losses after the kill")
 
 
 def main():
