@@ -86,7 +86,7 @@ typedef struct DevicePiece {
 } DevicePiece;
 
 struct DeviceKind {
-    /* Makes ready what runs need in addition to state and slots of the host. `close` undoes it, also where it failed. */
+    /* Makes ready what runs need in addition to state and slots of the host. `close` undoes it, also after failure. */
     bool (*open)(Execution *execution, Diagnostics *diagnostics);
     void (*close)(Execution *execution);
     /* Runs the list; false with `failed` set if an index left its tensor, or after reporting what else went wrong. */
