@@ -7,8 +7,8 @@
 #include "runtime/program/program.h"
 
 /* Sets what a program for OpenCL has in addition to its tables: source and kernels, in memory of the arena, and of
- * every call its kernel and units. The calls must lie in memory that may be written. Errors (EXIT_TOOLCHAIN): a kernel that
- * cannot be one for OpenCL, with its call's name. */
+ * every call its kernel and units. The calls must lie in memory that may be written. Errors (EXIT_TOOLCHAIN): a kernel
+ * that cannot be one for OpenCL, with its call's name. */
 bool opencl_bind(SkyProgram *program, Arena *arena, Diagnostics *diagnostics);
 
 #endif

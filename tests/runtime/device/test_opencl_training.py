@@ -2,8 +2,8 @@
 """test_opencl_training.py SKYCC: pipelines with a stage on an OpenCL device train as those on CPUs.
 
 A BERT of one block on one, two and four devices, of which one is reached by OpenCL (PoCL, where there is no GPU):
-packed rows with dropout and an evaluation, a parameter that two stages share, low-rank branches. Losses are those of CPUs
-within 1e-5. A checkpoint of either kind of device resumes on the other. What cannot run is refused.
+packed rows with dropout and an evaluation, a parameter that two stages share, low-rank branches. Losses are those of
+CPUs within 1e-5. A checkpoint of either kind of device resumes on the other. What cannot run is refused.
 """
 import csv
 import ctypes
