@@ -102,8 +102,8 @@ bool cluster_read_with(Cluster *cluster, const char *path, const char *const *ad
                        Diagnostics *diagnostics);
 void cluster_free(Cluster *cluster);
 
-/* How many blocks of a group (SkyCall), such as heads of attention, the device computes at once, each with memory of its
- * own: one per thread; by OpenCL so many that they fill a large device. */
+/* How many blocks of a group (SkyCall), such as heads of attention, the device computes at once, each with memory of
+ * its own: one per thread; by OpenCL so many that they fill a large device. */
 enum { CLUSTER_OPENCL_BLOCKS = 64 };
 static inline int cluster_blocks(const ClusterDevice *device)
 {

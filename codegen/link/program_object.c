@@ -47,7 +47,8 @@ struct Record {
     X##_KERNEL(T, in kernel) X##_ARRAY(T, in operands, location, in operand_count) X##_PLAIN(T, in operand_count) \
     X##_PLAIN(T, in layer) X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
     X##_PLAIN(T, in line_loops) X##_PLAIN(T, in line_axis) X##_PLAIN(T, in line_extent) \
-    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in device_kernel) \
+    X##_PLAIN(T, in line_blocks) X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) \
+    X##_PLAIN(T, in device_kernel) \
     X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
     X##_NULL(T, in interpreted)
 
