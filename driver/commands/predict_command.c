@@ -71,7 +71,7 @@ static bool import_model(Prediction *prediction, Diagnostics *diagnostics)
     if (stat(prediction->path, &status) != 0 || !S_ISDIR(status.st_mode)) return true;
     const char *path = scratch_place(prediction, "model.onnx", diagnostics);
     const Head head = {.kind = HEAD_FROM_FOLDER};
-    if (!path || !folder_import(prediction->path, path, &head, 0, NULL, diagnostics)) return false;
+    if (!path || !folder_import(prediction->path, path, &head, WEIGHTS_FOLDER, 0, NULL, diagnostics)) return false;
     prediction->path = path;
     return true;
 }

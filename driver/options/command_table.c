@@ -133,14 +133,15 @@ const CommandText command_texts[COMMAND_COUNT] = {
           "reviews.safetensors",
           "skycc tokenize --vocab vocab.txt --text premise,hypothesis --label label train.tsv -o train.safetensors",
           "skycc tokenize --vocab vocab.txt --task mnli train.tsv -o mnli.safetensors --holdout 10%"}},
-    [COMMAND_IMPORT] =
-        {"import",
-         "make an ONNX graph of a Hugging Face folder",
-         {"skycc import FOLDER -o MODEL.onnx [--head HEAD]"},
-         "Reads config.json and model.safetensors of a BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, "
-         "ELECTRA, ALBERT, MPNet, ModernBERT or DeBERTa-v2/3, or of a decoder, and writes the graph, ready for check, "
-         "run and compile.",
-         {"skycc import minilm -o minilm.onnx", "skycc import minilm --head seqcls:3 -o classifier.onnx"}},
+    [COMMAND_IMPORT] = {"import",
+                        "make an ONNX graph of a Hugging Face folder",
+                        {"skycc import FOLDER -o MODEL.onnx [--head HEAD]"},
+                        "Reads config.json and model.safetensors of a BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, "
+                        "ELECTRA, ALBERT, MPNet, ModernBERT, DeBERTa-v2/3, ERNIE or Data2Vec, or of a decoder, and "
+                        "writes the graph, ready for check, "
+                        "run and compile.",
+                        {"skycc import minilm -o minilm.onnx",
+                         "skycc import minilm --head seqcls:3 -o classifier.onnx"}},
     [COMMAND_HEAD] =
         {"head",
          "put a head on an encoder that is an ONNX model",

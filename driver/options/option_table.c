@@ -166,6 +166,14 @@ static const Option rows[] = {
      .detail = "*seed* draws the weights by parameter name: matrices normal with standard deviation 0.02, biases 0, "
                "gains 1. *none* leaves them out, for *skycc compile --init normal:0.02*."},
 
+    {"weights", 0, "SOURCE", IMPORT, OPTION_CHOICE, FIELD(import_weights), .initial = "folder",
+     .choices = OPTION_WORDS("none", "seed", "folder"),
+     .help = "seed draws all weights, for a new model; none leaves them out; folder takes its own (the default)",
+     .detail =
+         "*folder*, the default, takes the folder's. *seed* draws all of them, so that *config.json* alone makes a "
+         "new model: matrices normal with its *initializer_range*, biases 0, gains 1. *none* leaves them out, for "
+         "plans, and for *--init*."},
+
     {.help = "Heads"},
     {"head", 0, "HEAD", IMPORT, OPTION_TEXT, .choices = OPTION_WORDS(HEAD_WORDS), .read = read_head,
      .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or "

@@ -68,6 +68,7 @@ typedef struct Options {
     double fail_above; /* seconds; INFINITY: no limit */
     /* Commands that make models and data. */
     BertConfig bert;
+    int import_weights; /* a WeightSource */
     const char *folder; /* of Hugging Face: read by import, made by export */
     const char *source, *labels;
     const char *gguf, *gguf_type; /* of export; the type NULL: f16 */

@@ -175,7 +175,7 @@ static bool has_mask(const Onnx__GraphProto *graph)
 static bool add(OnnxModel *model, const Encoder *encoder, const Head *head, const char *output, uint64_t seed,
                 FILE *summary, Diagnostics *diagnostics)
 {
-    static const ModelType plain = {"encoder", FAMILY_BERT, "Bert", "bert", NULL};
+    static const ModelType plain = {"encoder", FAMILY_BERT, "Bert", "bert", NULL, false};
     const char *path = model->path, *text = onnx_model_property(model, PROPERTY_CONFIG);
     HuggingFaceConfig config = {.type = &plain, .hidden = encoder->hidden, .heads = 1, .initial_deviation = 0.02};
     bool family = text && onnx_model_is_distinct(model), ok = true;

@@ -7,26 +7,29 @@
 #include "frontend/huggingface/config_reading.h"
 
 static const ModelType types[] = {
-    {"bert", FAMILY_BERT, "Bert", "bert", NULL},
-    {"roberta", FAMILY_ROBERTA, "Roberta", "roberta", NULL},
-    {"xlm-roberta", FAMILY_ROBERTA, "XLMRoberta", "roberta", NULL},
-    {"camembert", FAMILY_ROBERTA, "Camembert", "roberta", NULL},
-    {"distilbert", FAMILY_DISTILBERT, "DistilBert", "distilbert", NULL},
-    {"electra", FAMILY_ELECTRA, "Electra", "electra", NULL},
-    {"albert", FAMILY_ALBERT, "Albert", "albert", NULL},
-    {"mpnet", FAMILY_MPNET, "MPNet", "mpnet", NULL},
-    {"modernbert", FAMILY_MODERNBERT, "ModernBert", "model", NULL},
-    {"deberta-v2", FAMILY_DEBERTA, "DebertaV2", "deberta", NULL},
-    {"llama", FAMILY_DECODER, "Llama", "model", &decoder_llama},
-    {"qwen2", FAMILY_DECODER, "Qwen2", "model", &decoder_qwen2},
-    {"qwen3", FAMILY_DECODER, "Qwen3", "model", &decoder_qwen3},
-    {"mistral", FAMILY_DECODER, "Mistral", "model", &decoder_mistral},
-    {"gemma2", FAMILY_DECODER, "Gemma2", "model", &decoder_gemma2},
-    {"gemma3_text", FAMILY_DECODER, "Gemma3Text", "model", &decoder_gemma3},
-    {"phi3", FAMILY_DECODER, "Phi3", "model", &decoder_phi3},
-    {"gpt2", FAMILY_DECODER, "GPT2", "transformer", &decoder_gpt2},
-    {"gpt_neox", FAMILY_DECODER, "GPTNeoX", "gpt_neox", &decoder_gpt_neox},
-    {"smollm3", FAMILY_DECODER, "SmolLM3", "model", &decoder_smollm3},
+    {"bert", FAMILY_BERT, "Bert", "bert", NULL, false},
+    {"roberta", FAMILY_ROBERTA, "Roberta", "roberta", NULL, false},
+    {"xlm-roberta", FAMILY_ROBERTA, "XLMRoberta", "roberta", NULL, false},
+    {"camembert", FAMILY_ROBERTA, "Camembert", "roberta", NULL, false},
+    {"xlm-roberta-xl", FAMILY_ROBERTA, "XLMRobertaXL", "roberta", NULL, true},
+    {"data2vec-text", FAMILY_ROBERTA, "Data2VecText", "data2vec_text", NULL, false},
+    {"ernie", FAMILY_BERT, "Ernie", "ernie", NULL, false},
+    {"distilbert", FAMILY_DISTILBERT, "DistilBert", "distilbert", NULL, false},
+    {"electra", FAMILY_ELECTRA, "Electra", "electra", NULL, false},
+    {"albert", FAMILY_ALBERT, "Albert", "albert", NULL, false},
+    {"mpnet", FAMILY_MPNET, "MPNet", "mpnet", NULL, false},
+    {"modernbert", FAMILY_MODERNBERT, "ModernBert", "model", NULL, false},
+    {"deberta-v2", FAMILY_DEBERTA, "DebertaV2", "deberta", NULL, false},
+    {"llama", FAMILY_DECODER, "Llama", "model", &decoder_llama, false},
+    {"qwen2", FAMILY_DECODER, "Qwen2", "model", &decoder_qwen2, false},
+    {"qwen3", FAMILY_DECODER, "Qwen3", "model", &decoder_qwen3, false},
+    {"mistral", FAMILY_DECODER, "Mistral", "model", &decoder_mistral, false},
+    {"gemma2", FAMILY_DECODER, "Gemma2", "model", &decoder_gemma2, false},
+    {"gemma3_text", FAMILY_DECODER, "Gemma3Text", "model", &decoder_gemma3, false},
+    {"phi3", FAMILY_DECODER, "Phi3", "model", &decoder_phi3, false},
+    {"gpt2", FAMILY_DECODER, "GPT2", "transformer", &decoder_gpt2, false},
+    {"gpt_neox", FAMILY_DECODER, "GPTNeoX", "gpt_neox", &decoder_gpt_neox, false},
+    {"smollm3", FAMILY_DECODER, "SmolLM3", "model", &decoder_smollm3, false},
 };
 
 static const ModelType *model_type(Reading *reading)
@@ -149,6 +152,9 @@ static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
     if (reading_flag(reading, "is_decoder", false) || reading_flag(reading, "add_cross_attention", false))
         reading_refuse(reading, "is_decoder", EXIT_UNSUPPORTED_OPERATOR, "encoders can be imported",
                        "decoders are not supported");
+    if (reading_flag(reading, "use_task_id", false))
+        reading_refuse(reading, "use_task_id", EXIT_UNSUPPORTED_OPERATOR, NULL,
+                       "embeddings of tasks are not supported");
     int64_t width = config->hidden / config->heads;
     if (config->type->family == FAMILY_DEBERTA &&
         reading_size(reading, "attention_head_size", 1, MOST_SIZE, width) != width)

@@ -64,6 +64,7 @@ typedef struct ModelType {
     const char *class_prefix; /* "Bert" of BertModel */
     const char *base;         /* what names of the encoder's tensors begin with in a model with a head: "bert" */
     const DecoderForm *form;  /* of decoders */
+    bool norms_first;         /* of BERT's form: inputs of both parts are normalised, and the last result */
 } ModelType;
 
 extern const DecoderForm decoder_llama, decoder_qwen2, decoder_qwen3, decoder_mistral, decoder_gemma2, decoder_gemma3,

@@ -124,6 +124,7 @@ const char *encoder_embed(Network *network)
     if (deberta && projects)
         x = network_linear_without_bias(network, network_scope(network, scope, "embed_proj"), x, config->embedding,
                                         config->hidden);
+    if (config->type->norms_first) return x;
     x = network_norm(network, network_scope(network, scope, "LayerNorm"), x,
                      deberta ? config->hidden : config->embedding, config->norm_epsilon, true);
     if (deberta) {

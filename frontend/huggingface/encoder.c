@@ -22,8 +22,15 @@ static const BlockNames names_of_family[] = {
                         "output.LayerNorm"},
 };
 
-static const BlockNames *block_names(Family family)
+/* XLM-RoBERTa-XL's. */
+static const BlockNames names_of_norms_first = {
+    "attention.self.query",           "attention.self.key", "attention.self.value", "attention.output.dense",
+    "attention.self_attn_layer_norm", "intermediate.dense", "output.dense",         "LayerNorm"};
+
+static const BlockNames *block_names(const ModelType *type)
 {
+    Family family = type->family;
+    if (type->norms_first) return &names_of_norms_first;
     return &names_of_family[family == FAMILY_ROBERTA || family == FAMILY_ELECTRA ? FAMILY_BERT : family];
 }
 
@@ -34,6 +41,13 @@ typedef struct Blocks {
     const char *position_scores; /* added to the scores of every block; NULL: nothing */
     DebertaPositions deberta;    /* embeddings NULL: none */
 } Blocks;
+
+static const char *norm(Network *network, const char *scope, const char *name, const char *input)
+{
+    const HuggingFaceConfig *config = network->config;
+    return network_norm(network, network_scope(network, scope, name), input, config->hidden, config->norm_epsilon,
+                        true);
+}
 
 static const char *project(const Blocks *blocks, const char *scope, const char *name, const char *input)
 {
@@ -48,9 +62,11 @@ static const char *add_attention(const Blocks *blocks, const char *scope, const 
     static const int64_t swap[4] = {0, 1, 3, 2};
     Network *network = blocks->network;
     const HuggingFaceConfig *config = network->config;
-    const char *queries = project(blocks, scope, blocks->names->query, input);
-    const char *keys = project(blocks, scope, blocks->names->key, input);
-    const char *values = project(blocks, scope, blocks->names->value, input);
+    bool first = config->type->norms_first;
+    const char *read = first ? norm(network, scope, blocks->names->attention_norm, input) : input;
+    const char *queries = project(blocks, scope, blocks->names->query, read);
+    const char *keys = project(blocks, scope, blocks->names->key, read);
+    const char *values = project(blocks, scope, blocks->names->value, read);
     const char *attention = network_scope(network, scope, "attention");
     const char *scores =
         network_apply(network, attention, "MatMul", queries, network_transpose(network, attention, keys, swap, 4));
@@ -65,8 +81,8 @@ static const char *add_attention(const Blocks *blocks, const char *scope, const 
     context = network_merge_heads(network, attention, context);
     const char *dense = network_linear(network, network_scope(network, scope, blocks->names->attention_output), context,
                                        config->hidden, config->hidden);
-    return network_norm(network, network_scope(network, scope, blocks->names->attention_norm),
-                        network_apply(network, scope, "Add", dense, input), config->hidden, config->norm_epsilon, true);
+    const char *sum = network_apply(network, scope, "Add", dense, input);
+    return first ? sum : norm(network, scope, blocks->names->attention_norm, sum);
 }
 
 static const char *add_block(const Blocks *blocks, const char *scope, const char *input)
@@ -75,13 +91,14 @@ static const char *add_block(const Blocks *blocks, const char *scope, const char
     const HuggingFaceConfig *config = network->config;
     const char *attended = add_attention(blocks, scope, input);
     const char *inner = network_scope(network, scope, blocks->names->intermediate);
-    const char *wide = network_linear(network, inner, attended, config->hidden, config->intermediate);
+    bool first = config->type->norms_first;
+    const char *read = first ? norm(network, scope, blocks->names->output_norm, attended) : attended;
+    const char *wide = network_linear(network, inner, read, config->hidden, config->intermediate);
     wide = network_activation(network, inner, config->activation, wide);
     const char *dense = network_linear(network, network_scope(network, scope, blocks->names->output), wide,
                                        config->intermediate, config->hidden);
-    return network_norm(network, network_scope(network, scope, blocks->names->output_norm),
-                        network_apply(network, scope, "Add", dense, attended), config->hidden, config->norm_epsilon,
-                        true);
+    const char *sum = network_apply(network, scope, "Add", dense, attended);
+    return first ? sum : norm(network, scope, blocks->names->output_norm, sum);
 }
 
 /* Of ALBERT a layer is a group of blocks, whose weights the layers of its group share. */
@@ -111,7 +128,7 @@ const char *encoder_build(Network *network)
     encoder_add_inputs(network);
     if (config->type->family == FAMILY_MODERNBERT) return modernbert_build(network);
     if (config->type->form) return decoder_build(network);
-    Blocks blocks = {.network = network, .names = block_names(config->type->family)};
+    Blocks blocks = {.network = network, .names = block_names(config->type)};
     const char *embedded = encoder_embed(network), *x = embedded;
     int terms = 1 + deberta->content_to_position + deberta->position_to_content;
     blocks.scale = onnx_builder_float(&network->builder, network_encoder_scope(network, "encoder"),
@@ -122,5 +139,5 @@ const char *encoder_build(Network *network)
         x = add_layer(&blocks, i, x);
         if (i == 0 && deberta->kernel) x = deberta_convolve(network, embedded, x);
     }
-    return x;
+    return config->type->norms_first ? norm(network, network_encoder_scope(network, "encoder"), "LayerNorm", x) : x;
 }

@@ -87,7 +87,8 @@ static bool refuse_absence(const HuggingFaceFolder *folder, Diagnostics *diagnos
         diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder->path),
         pickle ? "convert it once where it may run: python -c \"from transformers import AutoModel as M; "
                  "M.from_pretrained('FOLDER').save_pretrained('NEW')\" (AutoModelFor... keeps a head)"
-               : "give the folder that save_pretrained writes",
+               : "give the folder that save_pretrained writes; import --weights seed makes a new model of config.json "
+                 "alone",
         pickle
             ? "has its weights only in pytorch_model.bin, a pickle: skycc reads none, because loading one runs its code"
             : "has neither " SINGLE " nor " INDEX);
@@ -103,7 +104,7 @@ static bool open_tensors(HuggingFaceFolder *folder, Diagnostics *diagnostics)
     return index == FOLDER_REFUSED ? false : refuse_absence(folder, diagnostics);
 }
 
-bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagnostics)
+bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagnostics *diagnostics)
 {
     *folder = (HuggingFaceFolder){.path = path};
     struct stat status;
@@ -117,7 +118,7 @@ bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagn
                                  "give the folder that save_pretrained writes", "has no config.json");
     return entry == FOLDER_PRESENT &&
            config_read(&folder->config, path_of(folder, CONFIG), &folder->arena, diagnostics) &&
-           open_tensors(folder, diagnostics);
+           (!weighs || open_tensors(folder, diagnostics));
 }
 
 void folder_close(HuggingFaceFolder *folder)

@@ -24,9 +24,9 @@ typedef struct HuggingFaceFolder {
     size_t file_count, file_capacity;
 } HuggingFaceFolder;
 
-/* Opens and checks config.json and the headers of all tensor files. `path` must outlive the folder; free it in any
- * case. */
-bool folder_open(HuggingFaceFolder *folder, const char *path, Diagnostics *diagnostics);
+/* Opens and checks config.json and, if `weighs`, the headers of all tensor files. `path` must outlive the folder; free
+ * it in any case. */
+bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagnostics *diagnostics);
 void folder_close(HuggingFaceFolder *folder);
 
 /* The tensor of that name, now marked as used; NULL if there is none. */

@@ -79,9 +79,13 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
                config->type->name, (long long)config->layers, (long long)config->hidden, (long long)config->heads,
                (long long)config->vocabulary, (long long)encoder_most_positions(config));
     text_print(summary, "head: %s, %s\n", head_text(&arena, head),
-               network->added_count ? "partly or wholly new" : "all of it from the folder");
-    for (size_t i = 0; i < network->added_count; i++)
+               !folder->file_count    ? "new"
+               : network->added_count ? "partly or wholly new"
+                                      : "all of it from the folder");
+    bool all = !folder->file_count;
+    for (size_t i = 0; i < network->added_count && !all; i++)
         text_print(summary, "%s%s", i ? ", " : "new: ", network->added[i]);
+    if (all) text_print(summary, "new: all %zu weights", network->added_count);
     if (network->added_count) fputc('\n', summary);
     print_weights(network, summary);
     print_unused(folder, summary);
@@ -119,7 +123,7 @@ static bool build(Network *network, const Head *wanted, const Head *head)
     network->pairs = head->pairs;
     const char *x = encoder_build(network);
     if (network->diagnostics->errors) return false; /* so that what heads are drawn for is there */
-    network->draws = wanted->kind != HEAD_FROM_FOLDER;
+    network->draws |= wanted->kind != HEAD_FROM_FOLDER;
     head_build(network, head, x);
     return network->diagnostics->errors == 0;
 }
@@ -137,17 +141,19 @@ static bool is_inside(const char *folder, const char *output)
     return same;
 }
 
-static bool import_graph(const char *path, const char *output, const Head *wanted, uint64_t seed, int64_t room,
-                         FILE *summary, Diagnostics *diagnostics)
+static bool import_graph(const char *path, const char *output, const Head *wanted, WeightSource source, uint64_t seed,
+                         int64_t room, FILE *summary, Diagnostics *diagnostics)
 {
     HuggingFaceFolder folder;
     Head head;
-    bool ok = folder_open(&folder, path, diagnostics) && choose_head(&folder.config, wanted, &head, diagnostics);
+    bool ok = folder_open(&folder, path, source == WEIGHTS_FOLDER, diagnostics) &&
+              choose_head(&folder.config, wanted, &head, diagnostics);
     if (ok) {
         Network network = {.config = &folder.config,
                            .folder = &folder,
                            .room = room,
                            .diagnostics = diagnostics,
+                           .draws = source != WEIGHTS_FOLDER,
                            .batch = {0, "batch"},
                            .sequence = {0, "seq"}};
         choose_deberta_head(&folder);
@@ -155,8 +161,10 @@ static bool import_graph(const char *path, const char *output, const Head *wante
         onnx_builder_open(&network.builder, folder.config.type->name, folder.config.type->form ? DECODER_OPSET : OPSET);
         ok = build(&network, wanted, &head);
         add_properties(&network, &folder, &head);
-        const InitialWeights weights = {
-            .present = true, .seed = seed, .deviation = folder.config.initial_deviation, .most_inside = MOST_INSIDE};
+        const InitialWeights weights = {.present = source != WEIGHTS_NONE,
+                                        .seed = seed,
+                                        .deviation = folder.config.initial_deviation,
+                                        .most_inside = MOST_INSIDE};
         ok = ok && onnx_builder_write(&network.builder, output, &weights, diagnostics);
         if (ok && summary) print_summary(&network, &folder, &head, summary);
         string_map_free(&network.parameters);
@@ -168,13 +176,13 @@ static bool import_graph(const char *path, const char *output, const Head *wante
     return ok;
 }
 
-bool folder_import(const char *path, const char *output, const Head *wanted, uint64_t seed, FILE *summary,
-                   Diagnostics *diagnostics)
+bool folder_import(const char *path, const char *output, const Head *wanted, WeightSource source, uint64_t seed,
+                   FILE *summary, Diagnostics *diagnostics)
 {
-    return import_graph(path, output, wanted, seed, 0, summary, diagnostics);
+    return import_graph(path, output, wanted, source, seed, 0, summary, diagnostics);
 }
 
 bool folder_import_step(const char *path, const char *output, int64_t room, Diagnostics *diagnostics)
 {
-    return import_graph(path, output, &(Head){.kind = HEAD_FROM_FOLDER}, 0, room, NULL, diagnostics);
+    return import_graph(path, output, &(Head){.kind = HEAD_FROM_FOLDER}, WEIGHTS_FOLDER, 0, room, NULL, diagnostics);
 }

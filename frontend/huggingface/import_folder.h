@@ -17,11 +17,14 @@
 #define PROPERTY_TOKENIZERS "huggingface.tokenizers" /* hashes of the folder's tokenizers */
 #define PROPERTY_HEAD "huggingface.head"             /* as --head says it, or "none" */
 
+/* Where the weights come from: nowhere, so that the model lacks them; all of them from the seed; the folder's files. */
+typedef enum WeightSource { WEIGHTS_NONE, WEIGHTS_SEED, WEIGHTS_FOLDER } WeightSource;
+
 /* Writes `output`. HEAD_FROM_FOLDER takes the checkpoint's head, whose tensors must be there; of any other, tensors
  * that the folder lacks, or has in another shape, are drawn from `seed` by name: normal with the configured deviation,
  * biases 0, gains 1. `summary`, which may be NULL, gets the lists of new and of unused tensors. */
-bool folder_import(const char *path, const char *output, const Head *head, uint64_t seed, FILE *summary,
-                   Diagnostics *diagnostics);
+bool folder_import(const char *path, const char *output, const Head *head, WeightSource weights, uint64_t seed,
+                   FILE *summary, Diagnostics *diagnostics);
 
 /* Of a decoder's folder with the head of a language model: a graph for one token after up to `room` - 1 others. Its
  * inputs are input_ids and position [1, 1], past_key.LAYER and past_value.LAYER [1, heads of keys, room, width]; its

@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     HuggingFaceFolder folder;
     HuggingFaceConfig config;
     Arena arena = {0};
-    bool ok = folder_open(&folder, FOLDER, &diagnostics);
+    bool ok = folder_open(&folder, FOLDER, true, &diagnostics);
     if (config_read(&config, FOLDER "/config.json", &arena, &of_config) && config.layers <= MOST_LAYERS)
         build(&config, length, &of_config);
     config_free(&config);

@@ -123,8 +123,28 @@ def compare_spellings():
         require(not np.array_equal(found, former), name, changes, "changes nothing")
 
 
+def import_without_weights():
+    """config.json alone: a new model by seed, the same one again, one without weights, and what is said otherwise."""
+    os.mkdir("alone")
+    shutil.copy(f"{data}/bert/config.json", "alone")
+    result = call("import", "alone", "-o", "alone.onnx")
+    require(result.returncode == 1 and "--weights seed" in result.stderr, result.returncode, result.stderr)
+    for name, seed in ("a", "1"), ("b", "1"), ("c", "2"):
+        result = call("import", "alone", "--head", "seqcls:2", "--weights", "seed", "--seed", seed, "-o",
+                      f"alone-{name}.onnx")
+        require(result.returncode == 0 and "new: all " in result.stderr, name, result.stderr)
+    models = [open(f"alone-{name}.onnx", "rb").read() for name in "abc"]
+    require(models[0] == models[1] != models[2], "weights drawn by seed: same", models[0] == models[1])
+    require(call("import", "alone", "--weights", "none", "-o", "none.onnx").returncode == 0, "--weights none")
+    result = call("check", "none.onnx", "--no-weights", "--dim", "batch=2", "--dim", "seq=8")
+    require(result.returncode == 0 and os.path.getsize("none.onnx") < 99999, result.stderr)
+    result = call("run", "none.onnx", "--inputs", f"{data}/bert/reference.safetensors", "-o", "none.out")
+    require(result.returncode == 1, "weights from nowhere", result.returncode, result.stderr)
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExecutor(4) as pool:
     os.chdir(scratch)
     list(pool.map(compare_family, sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))))
     compare_spellings()
+    import_without_weights()
 sys.exit(failed())

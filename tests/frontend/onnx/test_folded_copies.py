@@ -48,7 +48,7 @@ def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     length = TOKENS + (folded.shape[1] if "joined" in result else 0)
     ids = np.arange(batch * TOKENS, dtype="i4").reshape(batch, -1) % 7
-    labels = np.ones((batch, length) if batch > 1 else (batch, length, 1), "i4")  # a last dimension of 1 changes nothing
+    labels = np.ones((batch, length) if batch > 1 else (batch, length, 1), "i4")  # a last dimension of 1 may be there
     safetensors_files.write("in.safetensors", {"input_ids": ids, "labels": labels})
 
 
