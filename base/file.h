@@ -35,10 +35,10 @@ const char *file_mapped_at(const void *address);
 char *file_program_directory(void);
 
 /* A file that is written next to its final name, under a new name. file_commit makes it durable and renames it;
- * otherwise it is removed. Files left open when the process exits are removed too, and what a killed process left is when
- * the same file is written again. "-" as path writes to standard
- * output. An output must not replace a file that this process has read (input_files.h). An existing /dev/null, pipe or
- * other special file is written to, not replaced. */
+ * otherwise it is removed. Files left open when the process exits are removed too; what a killed process left goes
+ * when the same file is written again. "-" as path writes to standard output. An output must not replace a file that
+ * this process has read (input_files.h). An existing /dev/null, pipe or other special file is written to, not
+ * replaced. */
 typedef struct OutputFile {
     FILE *stream;
     const char *path;

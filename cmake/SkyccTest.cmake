@@ -29,9 +29,12 @@ function(skycc_add_test name)
     set(test_COST 1)
   endif()
   set(environment ${SKYCC_TEST_ENVIRONMENT})
+  # Freed memory is used again after 8 MiB of it: 256 MiB of fresh pages take a quarter of a small compilation.
+  set(sanitizer quarantine_size_mb=8)
   if(test_MANY_PROCESSES)
-    list(APPEND environment ASAN_OPTIONS=detect_leaks=0)
+    string(APPEND sanitizer :detect_leaks=0)
   endif()
+  list(APPEND environment ASAN_OPTIONS=${sanitizer})
   add_test(NAME ${name} COMMAND ${test_COMMAND})
   set_tests_properties(${name} PROPERTIES
     LABELS "${folder};${test_LABELS}" COST ${test_COST} TIMEOUT 900 ENVIRONMENT "${environment}")

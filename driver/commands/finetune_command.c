@@ -290,6 +290,7 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
     wanted.given[SETTING_TOKENIZER] = options->tokenizer;
     wanted.given[SETTING_CHAT_TEMPLATE] = options->chat_template;
     wanted.given[SETTING_TRAIN_ON] = options->train_on;
+    wanted.given[SETTING_END_OF_TEXT] = options->end_of_text;
     wanted.cluster = options->plan.cluster, wanted.without = options->plan.without, wanted.seed = options->seed;
     if (wanted.resume) {
         finetuning->run = wanted.resume;

@@ -169,6 +169,17 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
         cut, rows, lengths[rows - 1], length < wanted ? ": the model has no more positions" : "");
 }
 
+static bool decide_end_of_text(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
+{
+    const char *given = decision->options->given[SETTING_END_OF_TEXT];
+    const char *file = decision->settings->of[SETTING_TOKENIZER].value, *slash = strrchr(file, '/');
+    if (decision->columns.task != TASK_CHAT && decision->columns.task != TASK_NEXT)
+        return !given || usage_error(diagnostics, "leave it out", "--end-of-text is for --task chat and --task lm");
+    set(END_OF_TEXT, given, NULL);
+    const char *folder = slash ? text_of("%.*s", (int)(slash - file), file) : ".";
+    return chat_end_of_text(given, folder, tokenizer, diagnostics) >= 0;
+}
+
 static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
     const char *given = decision->options->given[SETTING_CHAT_TEMPLATE];
@@ -235,7 +246,8 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     if (!tokenizer) return false;
     set(TOKENIZER, model->tokenizer, NULL);
     set(CASED, model->cased ? "true" : NULL, NULL);
-    if (!decide_chat(decision, tokenizer, diagnostics)) return tokenizer_free(tokenizer), false;
+    if (!decide_end_of_text(decision, tokenizer, diagnostics) || !decide_chat(decision, tokenizer, diagnostics))
+        return tokenizer_free(tokenizer), false;
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
     uint32_t *lengths = decision->plain ? lengths_of_files(decision, tokenizer, diagnostics)
                                         : table_survey_lengths(&decision->survey, &decision->options->tables,

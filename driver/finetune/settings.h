@@ -22,6 +22,7 @@
     X(STRIDE, "stride")                                                                                                \
     X(CHAT_TEMPLATE, "chat-template")                                                                                  \
     X(TRAIN_ON, "train-on")                                                                                            \
+    X(END_OF_TEXT, "end-of-text")                                                                                      \
     X(EVAL, "eval")                                                                                                    \
     X(HOLDOUT, "holdout")                                                                                              \
     X(TEST, "test")                                                                                                    \

@@ -104,6 +104,7 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
     add_setting(command, listing, NULL, SETTING_STRIDE);
     add_setting(command, listing, NULL, SETTING_CHAT_TEMPLATE);
     add_setting(command, listing, NULL, SETTING_TRAIN_ON);
+    add_setting(command, listing, NULL, SETTING_END_OF_TEXT);
     add_setting(command, listing, NULL, SETTING_ENCODING);
     add("--seed", value(listing, SETTING_SEED), "-q", "-o", output);
 }

@@ -294,7 +294,7 @@ static const Option rows[] = {
     {"train-on", 0, "WHAT", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(train_on), .initial = "responses",
      .choices = OPTION_WORDS("responses", "all"),
      .help = "of conversations: learn the responses alone, or questions too"},
-    {"end-of-text", 0, "TOKEN", TOKENIZE, OPTION_TEXT, FIELD(end_of_text),
+    {"end-of-text", 0, "TOKEN", TOKENIZE | FINETUNE, OPTION_TEXT, FIELD(end_of_text),
      .help = "the token that ends a text (default: what tokenizer_config.json says, or the usual one)"},
     {"encoding", 0, "NAME", TOKENIZE, OPTION_TEXT, FIELD(dataset.encoding),
      .help = "how the table is encoded, if it is not UTF-8: cp1252, utf-16, latin1 or any name that iconv knows"},

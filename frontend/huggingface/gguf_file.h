@@ -1,5 +1,5 @@
-/* GGUF, version 3: the file format of llama.cpp (ggml's docs/gguf.md). Metadata in the order of the calls, then
- * tensors, which are read row by row while the file is written. Internal to the folder. */
+/* GGUF, version 3: the file format of llama.cpp (gguf.md in ggml's documentation). Metadata in the order of the calls,
+ * then tensors, which are read row by row while the file is written. Internal to the folder. */
 #ifndef FRONTEND_HUGGINGFACE_GGUF_FILE_H
 #define FRONTEND_HUGGINGFACE_GGUF_FILE_H
 

@@ -1,5 +1,5 @@
-/* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows. The
- * softmax of a row of -infinity is 0 everywhere, as in PyTorch's attention: there are keys, and all of them are masked. */
+/* Softmax and its logarithm along the last axis; the row's maximum is subtracted first, so that nothing overflows.
+ * The softmax of a row of -infinity is 0, as in PyTorch's attention: there are keys, and all of them are masked. */
 #include <float.h>
 
 #include "graph/ops/add_node.h"

@@ -159,8 +159,8 @@ static void record(Plan *plan, const ReplicaGroups *groups)
 
 enum { MOST_SIMULATED = 3 };
 
-/* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate counts
- * pipelines as filled, and sums as if they began at the end, which makes some look slower than others that they beat. */
+/* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate
+ * takes pipelines as filled, and sums as if they began at the end, so some look slower than others that they beat. */
 static int next_likely(const ReplicaGroups *groups, bool hurried, const int *tried, int tried_count)
 {
     int64_t most = groups->step_ns + groups->step_ns / 4;

@@ -299,8 +299,8 @@ const char *report_head(const Report *report, char text[static REPORT_SENTENCE])
     return text;
 }
 
-/* No cut goes through a layer: what matters of that is a layer with more than a device's even share of the work, such as
- * the head of a large vocabulary. */
+/* No cut goes through a layer. This matters for a layer with more than a device's even share of the work, such as the
+ * head of a large vocabulary. */
 static void add_largest_layer(char text[static REPORT_SENTENCE], const Costs *costs)
 {
     double all = 0, most = 0;

@@ -235,7 +235,7 @@ static void test_names(void **state)
     assert_int_equal(codec_row_bytes(CODEC_Q3, 768), 312);
 }
 
-/* What a step loses comes in a later one: decoded values add up to what was to be sent. A NaN is gone after its step. */
+/* What a step loses comes in a later one: decoded values add up to what was to be sent. A NaN lasts one step. */
 static void test_feedback(void **state)
 {
     (void)state;

@@ -49,8 +49,8 @@ def write(path, text, mode=0o600):
 
 
 class SshServer:
-    """`names` lead to it by `ssh`, a command; all other hosts are as they are. `apart`: a folder of which the server has
-    a copy of its own, empty at first, as another machine has; only root can give it one."""
+    """`names` lead to it by `ssh`, a command; all other hosts are as they are. `apart`: a folder of which the server
+    has a copy of its own, empty at first, as another machine has; only root can give it one."""
 
     def __init__(self, folder, names, apart=None):
         self.folder, self.names, self._process = f"{folder}/ssh-server", names, None

@@ -103,8 +103,9 @@ def check_others():
     result = run(skycc, "compile", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
                  "--loss", "cross-entropy,shift", "-o", "shifted")
     require("scores the next token" not in result.stderr, result.stderr)
-    settings, metrics, _ = finetune("book.txt", "book", "--max-length", "32")
-    require(settings["task"] == "lm" and metrics["perplexity"] > 1 and metrics["rows"] > 1, settings, metrics)
+    settings, metrics, _ = finetune("book.txt", "book", "--max-length", "32", "--end-of-text", "<|im_end|>")
+    require(settings["task"] == "lm" and settings["end-of-text"] == "<|im_end|>", settings)
+    require(metrics["perplexity"] > 1 and metrics["rows"] > 1, metrics)
 
 
 def check_refusals():
@@ -115,6 +116,7 @@ def check_refusals():
 
     refuse(2, "<|begin_of_text|>", "chats.jsonl", "--chat-template", "llama3")
     refuse(2, "is for conversations", "book.txt", "--chat-template", "chatml")
+    refuse(2, "</none> is no special token", "book.txt", "--end-of-text", "</none>")
     refuse(1, "vocabulary", "chats.jsonl", model="small")
 
 

@@ -276,8 +276,8 @@ static void offer_with_formers(SumRound *round, const unsigned char *formers)
     assert_true(sum_round_advance(round, &problem));
 }
 
-/* In the round in which keys change, a site may still have the old one; the others know which it uses, and no key counts
- * that they do not have as a former one. */
+/* In the round in which keys change, a site may still have the old one. The others know which it uses, and no key
+ * counts that they do not have as a former one. */
 static void a_former_key_counts_where_the_roster_says_so(void **state)
 {
     (void)state;
