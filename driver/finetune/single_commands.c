@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 
@@ -66,11 +67,14 @@ static void add_each(SingleCommand *command, const Listing *listing, const char 
     for (char *item; rest && (item = strsep(&rest, "\n"));) add(option, item);
 }
 
-static void import(const Listing *listing)
+/* Of a folder, or of an encoder that was imported without a head. */
+static void make_model(const Listing *listing)
 {
+    struct stat status;
     SingleCommand *command = begin(listing->commands, part_file(listing, MODEL));
-    add("import", value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed", listing->seed, "-o",
-        part_file(listing, MODEL), "-q");
+    bool is_file = stat(value(listing, SETTING_MODEL), &status) == 0 && S_ISREG(status.st_mode);
+    add(is_file ? "head" : "import", value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed",
+        listing->seed, "-o", part_file(listing, MODEL), "-q");
     if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
 }
 
@@ -234,7 +238,7 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     const Listing listing = {settings, run, part, text, commands};
     commands->count = 0;
     tokenize_sets(&listing);
-    import(&listing);
+    make_model(&listing);
     compile(&listing);
     if (value(&listing, SETTING_HOSTS)) deploy(&listing);
     train(&listing);

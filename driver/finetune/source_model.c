@@ -80,6 +80,23 @@ static const char *dimension_name(const Onnx__ValueInfoProto *input, size_t dime
                : NULL;
 }
 
+/* What comes out has to be a folder, with a head for the task. */
+static bool can_get_head(const Onnx__GraphProto *graph, const char *config, const char *path, Diagnostics *diagnostics)
+{
+    if (!config)
+        return input_error(diagnostics, path,
+                           "give the Hugging Face folder, or use skycc head, tokenize, compile and train",
+                           "was not imported from a folder, and finetune leaves a folder");
+    for (size_t i = 0; i < graph->n_output; i++) {
+        const char *name = graph->output[i]->name;
+        if (name && (strstr(name, "logits") || strcmp(name, "embedding") == 0))
+            return input_error(diagnostics, path,
+                               "give the Hugging Face folder, or use skycc tokenize, compile and train",
+                               "has a head already: its output is '%s'", name);
+    }
+    return true;
+}
+
 /* Sets *folder to the one that the model was imported from; NULL: none. */
 static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Diagnostics *diagnostics)
 {
@@ -94,8 +111,8 @@ static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Di
     const char *text = onnx_model_property(&onnx, PROPERTY_CONFIG), *from = onnx_model_property(&onnx, PROPERTY_FOLDER);
     *folder = tokenizer_folder(model->path, from, arena);
     HuggingFaceConfig config = {0};
-    bool ok =
-        !text || (config_parse(&config, text, model->path, arena, diagnostics) && take_config(model, &config, arena));
+    bool ok = can_get_head(graph, text, model->path, diagnostics) &&
+              config_parse(&config, text, model->path, arena, diagnostics) && take_config(model, &config, arena);
     config_free(&config);
     onnx_model_close(&onnx);
     return ok;

@@ -6,10 +6,10 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "fine-tune a model on a table, from folder and table to a trained model",
          {"skycc finetune FOLDER|MODEL.onnx TABLE... [--text COL[,COL]] [--label COL[,COL...]] [options]",
           "skycc finetune --resume RUN [-d CLUSTER.yaml] [--without DEVICE]"},
-         "Trains a Hugging Face folder or an ONNX model on the rows of a table (CSV, TSV or JSON lines; several files "
-         "are one table). The columns decide the task, the table and the model all else. Every decision is printed "
-         "and kept in RUN/settings.yaml, and an option decides otherwise. RUN/model is the trained model, a Hugging "
-         "Face folder with its tokenizer; skycc predict RUN uses it.",
+         "Trains a Hugging Face folder, or the encoder that skycc import made of one, on the rows of a table (CSV, TSV "
+         "or JSON lines; several files are one table). The columns decide the task, the table and the model all else. "
+         "Every decision is printed and kept in RUN/settings.yaml, and an option decides otherwise. RUN/model is the "
+         "trained model, a Hugging Face folder with its tokenizer; skycc predict RUN uses it.",
          {"skycc finetune minilm reviews.csv --text review --label sentiment",
           "skycc finetune minilm reviews.csv --text review --label sentiment -d cluster.yaml -o reviews",
           "skycc finetune minilm reviews.csv --dry-run"}},

@@ -302,10 +302,18 @@ def check_tokenizer():
     """An imported model keeps its tokenizer: the folder may go."""
     shutil.copytree("model", "moved")
     run(skycc, "import", "moved", "--head", "seqcls:3", "-o", "kept.onnx")
+    with open("moved/config.json") as file:
+        config = json.load(file)
+    with open("moved/config.json", "w") as file:
+        json.dump({**config, "architectures": ["BertModel"]}, file)
+    run(skycc, "import", "moved", "-o", "encoder.onnx")
     shutil.rmtree("moved")
     require(predictions("kept.onnx", "--text", "great"), "no prediction without the folder")
-    script = finetune("kept.onnx", "reviews.csv", "--dry-run", "-o", "none")
-    require("kept.tokenizer/vocab.txt" in script, "no tokenizer", script)
+    refused(1, "has a head already: its output is 'logits'", "kept.onnx", "reviews.csv")
+    script = finetune("encoder.onnx", "reviews.csv", "--dry-run", "-o", "none")
+    require("encoder.tokenizer/vocab.txt" in script, "no tokenizer", script)
+    finetune("encoder.onnx", "reviews.csv", "-o", "graph", *TRAIN[:-1], "1")
+    require(os.path.exists("graph/model/config.json"), "no folder comes of an encoder")
     run(skycc, "tokenize", "reviews.csv", "--model", "kept.onnx", "--text", "review", "-o", "kept.safetensors")
     with open("model/vocab.txt") as one, open("kept.tokenizer/vocab.txt") as other:
         require(one.read() == other.read(), "another tokenizer")
