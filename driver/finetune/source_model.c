@@ -150,5 +150,5 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
     }
     return folder ? find_tokenizer(model, folder, arena, diagnostics)
                   : input_error(diagnostics, path, "give its tokenizer.json or vocabulary with --tokenizer FILE",
-                                "has no tokenizer: it was not imported from a folder");
+                                "has no tokenizer next to it, and the folder that it was imported from is gone");
 }
