@@ -2,9 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/directory.h"
+#include "base/owned_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/emit_programs.h"
@@ -58,7 +60,10 @@ static bool write_text(Compilation *compilation, const char *name, Buffer *text,
 static bool write_beside(const OutputDirectory *directory, const char *path, Buffer *text, Diagnostics *diagnostics)
 {
     char *place = directory_place(directory, path);
-    bool ok = write_output(place, text, diagnostics);
+    bool is_made = path_inside(place, directory->temporary) && access(place, F_OK) == 0;
+    bool ok = is_made ? diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), "name another file",
+                                          "would replace a part of the compiled folder %s", directory->path)
+                      : write_output(place, text, diagnostics);
     free(place);
     return ok;
 }

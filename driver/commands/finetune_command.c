@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/owned_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/finetune/model_card.h"
@@ -93,6 +94,26 @@ static bool check_inputs(const Finetuning *finetuning, Diagnostics *diagnostics)
                                        (int)length, path);
             path += length;
         }
+    free(run);
+    return ok;
+}
+
+/* Where event files go must be, or can become, a folder that is no part of the run. */
+static bool check_events(const Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    const char *events = finetuning->settings.of[SETTING_TENSORBOARD].value;
+    if (!events) return true;
+    char *place = path_resolve(events), *run = path_resolve(finetuning->run);
+    const char *part = path_inside(place, run);
+    bool ok = !part || !names_run_part(part) ||
+              diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(events), "name another folder with --tensorboard",
+                                "is where this run keeps a part of its own");
+    struct stat status;
+    while (ok && stat(place, &status) != 0 && strrchr(place, '/') > place) *strrchr(place, '/') = '\0';
+    if (ok && stat(place, &status) == 0 && !S_ISDIR(status.st_mode))
+        ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(events), "name another folder with --tensorboard",
+                               "cannot be made a folder: %s is a file", place);
+    free(place);
     free(run);
     return ok;
 }
@@ -376,6 +397,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
 {
     Finetuning finetuning = {.options = options};
     bool ok = decide(&finetuning, diagnostics) && check_commands(&finetuning, diagnostics) &&
+              check_events(&finetuning, diagnostics) &&
               (options->finetune.dry_run || check_run(&finetuning, diagnostics));
     if (ok && options->finetune.dry_run) {
         print_script(&finetuning);

@@ -91,5 +91,9 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
 extern const char *const run_parts[];
 /* Whether `path` is a directory with settings.yaml. */
 bool is_run(const char *path);
+/* Whether the first name of `rest`, a path in the directory, is one of those, or of a seed's folder. */
+bool names_run_part(const char *rest);
+/* Whether `folder` is a run, and the first name of `rest` one of its parts. */
+bool is_run_part(const char *folder, const char *rest);
 
 #endif

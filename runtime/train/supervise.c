@@ -20,7 +20,7 @@
 #include "runtime/train/interrupts.h"
 #include "runtime/train/last_words.h"
 
-enum { FINALIZE_SECONDS = 3 };
+enum { FINALIZE_SECONDS = 3, EXIT_SECONDS = 30 };
 
 /* Read by the leak sanitizer: what only MPI_Finalize would free. */
 const char *__lsan_default_suppressions(void);
@@ -61,8 +61,10 @@ _Noreturn void supervised_exit(RunState *state, int exit_code)
     fflush(NULL);
     state->exit_code = exit_code;
     state->finished = true;
+    /* Ends this process where MPI's libraries do not; its parent knows that it had finished. */
+    alarm(EXIT_SECONDS);
     if (!leave_launcher()) {
-        alarm(FINALIZE_SECONDS); /* ends this process; its parent knows that it had finished */
+        alarm(FINALIZE_SECONDS);
         MPI_Finalize();
     }
     exit(exit_code);

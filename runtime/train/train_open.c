@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/input_files.h"
+#include "base/owned_files.h"
 #include "runtime/program/parallel.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
@@ -209,18 +210,38 @@ static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
     return world_agree(t->world, diagnostics, exit_code);
 }
 
-/* No output may replace a file that any rank has opened. A misspelt directory must fail now and not hours later. */
+/* A checkpoint that is saved later would replace the output, or fail because of it. */
+static bool spare_checkpoints(const char *output, const char *checkpoint, Diagnostics *diagnostics)
+{
+    char *path = path_resolve(output), *directory = path_resolve(checkpoint);
+    const char *inside = path_inside(path, directory);
+    bool taken = inside && (strncmp(inside, "step-", 5) == 0 || strcmp(inside, "best") == 0 ||
+                            strncmp(inside, "best/", 5) == 0 || strncmp(inside, ".lock-", 6) == 0);
+    free(path);
+    free(directory);
+    return !taken || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(output), "name another place",
+                                       "is where --checkpoint %s keeps its checkpoints", checkpoint);
+}
+
+/* No output may replace a file that any rank has opened, another output, or a part of what skycc made. A misspelt
+ * directory must fail now and not hours later. */
 static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;
-    const char *const outputs[] = {options->log, options->trace, options->audit};
+    const char *const outputs[] = {options->log, options->trace, options->audit, options->tensorboard};
+    enum { COUNT = sizeof outputs / sizeof *outputs };
+    bool writes = t->world->rank == 0; /* others may have another folder */
     OutputFile trace;
-    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
-        if (outputs[i]) input_files_spare(outputs[i], diagnostics);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (!outputs[i]) continue;
+        input_files_spare(outputs[i], diagnostics);
+        if (writes) owned_files_spare(outputs[i], OUTPUT_WRITTEN, NULL, NULL, diagnostics);
+        if (writes && options->checkpoint) spare_checkpoints(outputs[i], options->checkpoint, diagnostics);
+    }
+    if (writes) outputs_apart(outputs, COUNT, diagnostics);
     if (options->checkpoint) checkpoints_spare_inputs(options->checkpoint, diagnostics);
     if (t->best_directory) checkpoints_spare_inputs(t->best_directory, diagnostics);
-    if (t->world->rank == 0 && options->trace && !diagnostics->errors &&
-        file_create(&trace, options->trace, diagnostics))
+    if (writes && options->trace && !diagnostics->errors && file_create(&trace, options->trace, diagnostics))
         file_abandon(&trace);
     return world_agree(t->world, diagnostics, exit_code);
 }

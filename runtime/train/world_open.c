@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "runtime/launch/peers.h"
 #include "runtime/program/parallel.h"
 #include "runtime/train/world_parts.h"
@@ -152,12 +153,22 @@ void world_meet_hosts(World *world, int threads)
     free(all);
 }
 
+/* Nobody waits for the answer to a last question: a rank that is stopped or gone by now does not hold up this one. */
+static void finish_answers(World *world)
+{
+    double start = monotonic_seconds();
+    while (world->request_count > 1 && (world->timeout <= 0 || world->last_progress - start < world->timeout))
+        world_progress(world);
+}
+
 void world_close(World *world)
 {
     world_barrier(world, "the end of the run");
-    while (world->request_count > 1) world_progress(world);
-    MPI_Cancel(&world->requests[0]); /* the receive of questions, which end here */
-    MPI_Request_free(&world->requests[0]);
+    finish_answers(world);
+    if (world->request_count == 1) {
+        MPI_Cancel(&world->requests[0]); /* the receive of questions, which end here */
+        MPI_Request_free(&world->requests[0]);
+    }
     world_leave_sites(world);
     MPI_Comm_free(&world->data);
     MPI_Comm_free(&world->control);

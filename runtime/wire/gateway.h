@@ -24,9 +24,9 @@ typedef struct WireGateway WireGateway;
  * an audit that is another run's or cannot be written (EXIT_BAD_INPUT). The options outlive the gateway. */
 WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *diagnostics);
 /* Works until `stop_descriptor` can be read; then what was sent is given some seconds to be acknowledged. Changes of
- * state, and the counters in the end, go to standard error, a line each. False after reporting: somebody else writes
- * the audit's file. An audit that cannot be written does not end a run: this is said, and tried again. */
-bool wire_gateway_run(WireGateway *gateway, int stop_descriptor);
+ * state, and the counters in the end, go to standard error, a line each. An audit that cannot be written is tried
+ * again; one that somebody else writes to is given up. Both are said, and neither ends a run. */
+void wire_gateway_run(WireGateway *gateway, int stop_descriptor);
 /* Where it listens for other sites: tcp://ADDRESS:PORT; "": nowhere. */
 const char *wire_gateway_place(const WireGateway *gateway);
 /* Where its ranks connect, with the port that was free. */

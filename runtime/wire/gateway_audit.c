@@ -154,12 +154,10 @@ static void close_reserve(GatewayAudit *audit)
 }
 
 /* Whether the file is still the one that was written here last, or gone. */
-static bool is_own_file(const GatewayAudit *audit, Diagnostics *diagnostics)
+static bool is_own_file(const GatewayAudit *audit)
 {
     struct stat status;
-    return stat(audit->path, &status) != 0 || (status.st_dev == audit->device && status.st_ino == audit->file) ||
-           diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(audit->path), hint,
-                             "was written by somebody else while this site kept its audit there");
+    return stat(audit->path, &status) != 0 || (status.st_dev == audit->device && status.st_ino == audit->file);
 }
 
 static bool write_now(GatewayAudit *audit, Diagnostics *diagnostics)
@@ -202,8 +200,10 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
     }
     counted->starts++;
     counted->running = true;
+    if (!is_there && !write_now(audit, diagnostics)) return false;
+    audit->is_new = true; /* a site that starts again does not fail because of its audit */
     open_reserve(audit);
-    return write_now(audit, diagnostics);
+    return true;
 }
 
 void wire_gateway_audit_close(WireGateway *gateway)
@@ -228,24 +228,33 @@ static void say_written(WireGateway *gateway, bool written, bool is_end, const D
     audit->is_late = !written;
 }
 
-bool wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
+/* The file that is there stays as it is, and the run goes on. */
+static void stop_auditing(WireGateway *gateway)
+{
+    GatewayAudit *audit = &gateway->audit;
+    wire_gateway_say(gateway,
+                     "the audit %s was written by somebody else: this run goes on, and is not audited any more; %s",
+                     audit->path, hint);
+    close_reserve(audit);
+    audit->path = NULL;
+}
+
+void wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
 {
     GatewayAudit *audit = &gateway->audit;
     Diagnostics diagnostics = {0};
-    if (!audit->path || (!is_end && (!audit->is_new || now - audit->written < writing_period))) return true;
+    if (!audit->path || (!is_end && (!audit->is_new || now - audit->written < writing_period))) return;
+    if (!is_own_file(audit)) {
+        stop_auditing(gateway);
+        return;
+    }
     if (is_end) {
         audit->counted.running = false;
         audit->counted.broken_off += audit->began_steps && gateway->left_count < gateway->local_count;
     }
     audit->written = now;
-    bool is_own = is_own_file(audit, &diagnostics);
-    if (is_own) {
-        close_reserve(audit);
-        say_written(gateway, write_now(audit, &diagnostics), is_end, &diagnostics);
-        open_reserve(audit);
-    } else {
-        diagnostics_print(&diagnostics, stderr);
-    }
+    close_reserve(audit);
+    say_written(gateway, write_now(audit, &diagnostics), is_end, &diagnostics);
+    open_reserve(audit);
     diagnostics_free(&diagnostics);
-    return is_own;
 }

@@ -137,11 +137,10 @@ static void say_counters(const WireGateway *gateway)
                          (unsigned long long)gateway->strangers, (unsigned long long)gateway->odd);
 }
 
-bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
+void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
 {
     zmq_pollitem_t *items = memory_allocate((5 + 2 * (size_t)gateway->file->site_count) * sizeof *items);
     double ticked = 0, stop_asked = 0;
-    bool ok = true;
     int count = list_sources(gateway, stop_descriptor, items);
     for (double now;;) {
         bool stopping = stop_asked > 0; /* the descriptor is not looked at any more */
@@ -156,15 +155,14 @@ bool wire_gateway_run(WireGateway *gateway, int stop_descriptor)
         wire_links_acknowledge(gateway);
         if (now - ticked > tick_period) {
             wire_links_tick(gateway, now);
-            ok = wire_gateway_audit_write(gateway, now, false);
+            wire_gateway_audit_write(gateway, now, false);
             ticked = now;
         }
-        if (!ok) break;
         /* What ranks said before the stop may still be on its way, also that they leave: first all must be quiet. */
         bool is_done = stopping && quiet && is_all_acknowledged(gateway);
         if (is_done || (stopping && now - stop_asked > last_patience)) break;
     }
     say_counters(gateway);
     free(items);
-    return ok && wire_gateway_audit_write(gateway, monotonic_seconds(), true);
+    wire_gateway_audit_write(gateway, monotonic_seconds(), true);
 }

@@ -102,8 +102,8 @@ void wire_gateway_audit_message(WireGateway *gateway, int from_site, int to_site
 void wire_gateway_audit_frame(WireGateway *gateway, int from_site, int to_site, const void *bytes, size_t size);
 /* A rank begins a step or a batch. */
 void wire_gateway_audit_note(WireGateway *gateway, const WireFrame *note);
-/* Writes the file if that is due, and in any case in the end. False after reporting. */
-bool wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end);
+/* Writes the file if that is due, and in any case in the end. */
+void wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end);
 
 /* "skycc: site paris: ..." on standard error. */
 void wire_gateway_say(const WireGateway *gateway, const char *format, ...) __attribute__((format(printf, 2, 3)));

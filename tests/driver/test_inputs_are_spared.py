@@ -198,9 +198,45 @@ def owned():
         result = subprocess.run([skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", folder, "--force"],
                                 capture_output=True, text=True)
         require(result.returncode == 2 and "a part of the run" in result.stderr, folder, result.stderr)
+    os.remove("run/model.onnx")  # a run that has just begun
+    with open("run/settings.yaml", "w") as file:
+        file.write("format: \"skycc.run/1\"\n")
+    for command in (("plot", "log.csv", "-o"), ("tokenize", "--vocab", "folder/vocab.txt", "t.tsv", "-o")):
+        result = subprocess.run([skycc, *command, "run/report.html"], capture_output=True, text=True)
+        require(result.returncode == 2 and "a part of the run" in result.stderr, command, result.stderr)
     for path in ("run/loss.svg", "job/loss.svg", "saved/loss.svg"):  # what is new there is no part
         for _ in range(2):
             run(skycc, "plot", "log.csv", "-o", path)
+
+
+def collide():
+    """Outputs of one command that would replace each other, or what the command makes besides."""
+    model = ("m.onnx", "-d", "c.yaml", *DIMENSIONS, "-q")
+    for more in (("--report", "new/plan.json"), ("--depfile", "new/train"), ("--report", "new"),
+                 ("--report", "same", "--depfile", "./same")):
+        result = subprocess.run([skycc, "compile", *model, "-o", "new", *more], capture_output=True, text=True)
+        require(result.returncode == 2 and "would replace" in result.stderr, more, result.returncode, result.stderr)
+        require(not os.path.exists("new") and not os.path.exists("same"), more, "leaves something")
+    before = {name: content(f"job/{name}") for name in os.listdir("job")}
+    os.symlink("job/plan.json", "to-plan")
+    train = ("job/train", "--data", "d.safetensors", "--steps", "1", "--quiet", "--checkpoint", "later")
+    for more in (("--log", "one", "--trace", "./one"), ("--log", "job/plan.json"), ("--log", "job/train"),
+                 ("--log", "to-plan"), ("--trace", "job/costs.json"), ("--trace", "job/stage-00"),
+                 ("--tensorboard", "later/step-00000001"), ("--tensorboard", "later/best"),
+                 ("--log", "later/step-00000001"), ("--tensorboard", "one", "--log", "one"),
+                 ("--log", "saved/step-00000001/MANIFEST.json")):
+        result = subprocess.run([*train, *more], capture_output=True, text=True)
+        require(result.returncode == 2 and more[1] in result.stderr, more, result.returncode, result.stderr)
+        require(not os.path.exists("one") and not [n for n in os.listdir("later") if n[0] != "."],
+                more, "begins")
+    require({name: content(f"job/{name}") for name in os.listdir("job")} == before, "job is changed")
+    finetune = (skycc, "finetune", "folder", "t.tsv", "--text", "sentence", "--label", "label", "--eval", "t.tsv", "-o",
+                "tuned")
+    for place in ("tuned/model", "tuned/data/events", "tuned/../tuned/seed-0", "t.tsv", "t.tsv/events"):
+        result = subprocess.run([*finetune, "--tensorboard", place], capture_output=True, text=True)
+        require(result.returncode == 2 and "--tensorboard" in result.stderr, place, result.returncode, result.stderr)
+        require(not os.path.exists("tuned"), place, "begins")
+    run(*finetune, "--tensorboard", "tuned/events", "--dry-run")
 
 
 def exports():
@@ -277,6 +313,7 @@ with tempfile.TemporaryDirectory() as scratch:
     trains()
     directories()
     owned()
+    collide()
     exports()
     federations()
 sys.exit(failed())

@@ -34,7 +34,6 @@ typedef struct Machine {
     pthread_t thread;
     int stop;
     const char *audit;
-    _Atomic bool good; /* what the gateway's run returned; true until then */
 } Machine;
 
 static Relay *relay;                /* in front of site 0 */
@@ -59,7 +58,7 @@ static void write_site_file(const char *path, const char *run, int site)
 static void *run_gateway(void *argument)
 {
     Machine *machine = argument;
-    machine->good = wire_gateway_run(machine->gateway, machine->stop);
+    wire_gateway_run(machine->gateway, machine->stop);
     return NULL;
 }
 
@@ -80,7 +79,6 @@ static void start_gateway(int site, const char *run, double site_timeout)
     diagnostics_print(&diagnostics, stderr);
     assert_non_null(machine->gateway);
     if (site == 0) relay_to(relay, atoi(strrchr(wire_gateway_place(machine->gateway), ':') + 1));
-    machine->good = true;
     machine->stop = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&machine->thread, NULL, run_gateway, machine), 0);
 }
@@ -472,7 +470,6 @@ static void test_audits(void **state)
         for (int s = 0; s < SITES; s++) {
             Diagnostics diagnostics = {0};
             WireAudit audit;
-            assert_true(machines[s].good);
             assert_true(wire_audit_read(&audit, machines[s].audit, &diagnostics));
             assert_true(audit.starts == start && !audit.running && audit.cut_short == 0 && audit.broken_off == 0);
             const WireCrossing *tensor = counted(&audit, WIRE_CLASS_TENSOR, "a");
@@ -519,35 +516,61 @@ static void test_an_audit_without_descriptors(void **state)
         wire_client_send(clients[0], 1, -77, "abc", 3);
     }
     WAIT_UNTIL(taken[1] == 3 * 77);
-    assert_true(machines[0].good && all_up());
+    assert_true(all_up());
     while (count) close(taken_up[--count]);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     end_all();
-    assert_true(machines[0].good);
     assert_true(wire_audit_read(&audit, "a.audit", &diagnostics));
     assert_int_equal(counted(&audit, WIRE_CLASS_UNKNOWN, "a")->messages, 3);
     wire_audit_free(&audit);
     machines[0].audit = NULL;
 }
 
-/* Who finds that somebody else keeps an audit in the same file stops: nothing may cross uncounted. */
+/* Whatever becomes of the file while the run goes on, the run does. What somebody else put there stays as it is. */
 static void test_an_audit_that_is_taken(void **state)
 {
     (void)state;
+    enum { OTHERS, FOLDER, FIFO, UNLINKED, CASES };
     machines[0].audit = "a.audit";
-    start_all();
-    WAIT_UNTIL(all_up());
-    write_text("other", "somebody else's");
-    assert_int_equal(rename("other", "a.audit"), 0);
-    WAIT_UNTIL(!machines[0].good || (wire_client_send(clients[0], 1, -1, "abc", 3), false));
-    for (int s = SITES - 1; s >= 0; s--) { /* before the ranks are done, which nobody would acknowledge */
-        stop_gateway(s);
-        close_gateway(s);
+    for (int what = 0; what < CASES; what++) {
+        struct stat status;
+        taken[1] = 0;
+        start_all();
+        WAIT_UNTIL(all_up());
+        assert_int_equal(remove("a.audit"), 0);
+        if (what == OTHERS) write_text("a.audit", "somebody else's");
+        if (what == FOLDER) assert_int_equal(mkdir("a.audit", 0755), 0);
+        if (what == FIFO) assert_int_equal(mkfifo("a.audit", 0644), 0);
+        wire_client_send(clients[0], 1, -77, "abc", 3);
+        WAIT_UNTIL(taken[1] == 77);
+        if (what == FIFO) { /* it is looked at meanwhile, and else in the end */
+            usleep(2600000);
+            wire_client_send(clients[0], 1, -77, "abc", 3);
+            WAIT_UNTIL(taken[1] == 2 * 77);
+        }
+        end_all();
+        if (what == OTHERS) assert_holds("a.audit", "somebody else's");
+        assert_int_equal(stat("a.audit", &status), 0);
+        assert_true(what == FOLDER ? S_ISDIR(status.st_mode) : what != FIFO || S_ISFIFO(status.st_mode));
+        assert_int_equal(remove("a.audit"), 0);
     }
-    for (int r = 0; r < RANKS; r++) WAIT_UNTIL(wire_client_is_lost(clients[r])); /* else they wait to be heard */
-    close_clients();
-    assert_false(machines[0].good);
-    assert_holds("a.audit", "somebody else's");
+    machines[0].audit = NULL;
+}
+
+/* Nor does it keep a site from starting again: no name is left for the file that would replace this one. */
+static void test_an_audit_that_cannot_be_continued(void **state)
+{
+    (void)state;
+    static char longest[256];
+    memset(longest, 'a', sizeof longest - 1);
+    machines[0].audit = "a.audit";
+    for (int start = 0; start < 2; start++) {
+        start_all();
+        WAIT_UNTIL(all_up());
+        end_all();
+        if (start == 0) assert_int_equal(rename("a.audit", longest), 0);
+        machines[0].audit = longest;
+    }
     machines[0].audit = NULL;
 }
 
@@ -598,6 +621,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_audits, enter, leave),
         cmocka_unit_test_setup_teardown(test_an_audit_without_descriptors, enter, leave),
         cmocka_unit_test_setup_teardown(test_an_audit_that_is_taken, enter, leave),
+        cmocka_unit_test_setup_teardown(test_an_audit_that_cannot_be_continued, enter, leave),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_opened, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,125 @@
+#include "base/owned_files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/directory.h"
+
+/* Adds names that are not there yet to a path that is. */
+static void add_names(Buffer *path, const char *names)
+{
+    for (size_t length; *names; names += length) {
+        names += strspn(names, "/");
+        length = strcspn(names, "/");
+        if (length == 2 && strncmp(names, "..", 2) == 0)
+            path->size = path->size ? (size_t)(strrchr(path->bytes, '/') - path->bytes) : 0;
+        else if (length && !(length == 1 && *names == '.'))
+            buffer_print(path, "/%.*s", (int)length, names);
+        path->bytes[path->size] = '\0';
+    }
+}
+
+char *path_resolve(const char *path)
+{
+    char *there = strdup(path), *real, *slash;
+    if (!there) memory_exhausted();
+    while (!(real = realpath(there, NULL)) && (slash = strrchr(there, '/')) && slash > there) *slash = '\0';
+    const char *rest = path + (real ? strlen(there) : 0);
+    if (!real) real = realpath(path[0] == '/' ? "/" : ".", NULL);
+    Buffer whole = {0};
+    buffer_print(&whole, "%s", real && strcmp(real, "/") != 0 ? real : "");
+    add_names(&whole, rest);
+    if (!whole.size) buffer_print(&whole, "/");
+    free(real);
+    free(there);
+    return whole.bytes;
+}
+
+const char *path_inside(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+    return strncmp(path, directory, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
+}
+
+static bool holds(const char *directory, const char *name)
+{
+    char *path = directory_join(directory, name);
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+static bool refuse(const char *output, const char *what, const char *owner, Diagnostics *diagnostics)
+{
+    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(output), "name another file",
+                             "would replace a part of the %s %s", what, owner);
+}
+
+/* `real` is the output without links and dots, and is cut here. */
+static bool spare(const char *output, char *real, bool makes_folder, const char *kind, IsPart *is_part,
+                  Diagnostics *diagnostics)
+{
+    bool is_nearest = true;
+    for (char *slash; (slash = strrchr(real, '/')) && slash > real; is_nearest = false) {
+        const char *rest = slash + 1;
+        *slash = '\0';
+        /* What follows the slash ends where the last cut was. */
+        if (kind && is_part(real, rest)) return refuse(output, kind, real, diagnostics);
+        if (!is_nearest || makes_folder) continue;
+        if (holds(real, "MANIFEST.json")) return refuse(output, "checkpoint", real, diagnostics);
+        if (directory_lists(real, rest)) return refuse(output, "compiled folder", real, diagnostics);
+    }
+    return true;
+}
+
+/* The output itself, if that is a link. free() it; NULL: its folder is not there. */
+static char *link_itself(const char *output)
+{
+    char *name = strdup(output);
+    if (!name) memory_exhausted();
+    for (size_t length = strlen(name); length > 1 && name[length - 1] == '/';) name[--length] = '\0';
+    char *slash = strrchr(name, '/');
+    if (slash) *slash = '\0';
+    char *folder = realpath(!slash ? "." : slash == name ? "/" : name, NULL);
+    char *real = folder ? directory_join(folder, slash ? slash + 1 : name) : NULL;
+    free(folder);
+    free(name);
+    return real;
+}
+
+bool owned_files_spare(const char *output, OutputKind output_kind, const char *kind, IsPart *is_part,
+                       Diagnostics *diagnostics)
+{
+    if (!output || !*output || strcmp(output, "-") == 0 || access(output, F_OK) != 0) return true;
+    char *real = output_kind == OUTPUT_WRITTEN ? path_resolve(output) : link_itself(output);
+    bool ok = !real || spare(output, real, output_kind == OUTPUT_FOLDER, kind, is_part, diagnostics);
+    free(real);
+    return ok;
+}
+
+/* Devices and pipes may take several outputs. */
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return path && strcmp(path, "-") != 0 && (stat(path, &status) != 0 || !S_ISCHR(status.st_mode));
+}
+
+bool outputs_apart(const char *const *outputs, size_t count, Diagnostics *diagnostics)
+{
+    bool ok = true;
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < i; j++) {
+            if (!is_file(outputs[i]) || !is_file(outputs[j])) continue;
+            char *one = path_resolve(outputs[i]), *other = path_resolve(outputs[j]);
+            if (strcmp(one, other) == 0)
+                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(outputs[i]), "name another file for each",
+                                       "is named for two outputs, of which one would replace the other");
+            free(one);
+            free(other);
+        }
+    return ok;
+}
