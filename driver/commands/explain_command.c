@@ -205,8 +205,8 @@ static void print_measured(Buffer *buffer, const Plan *plan, const Measured *m)
         const StageTimes *t = &m->stages[k];
         text_format(buffer, "  stage %d on %s:", k, plan->stages[k].device);
         print_compared(buffer, "forward", plan->stages[k].forward_ns, mean(t->forward, t->forwards));
-        int64_t later = plan->stages[k].weight_gradient_ns;
-        print_compared(buffer, " backward", plan->stages[k].backward_ns - later, mean(t->backward, t->backwards));
+        int64_t later = plan_stage_weight_gradient(&plan->stages[k]);
+        print_compared(buffer, " backward", plan_stage_backward(&plan->stages[k]), mean(t->backward, t->backwards));
         if (later > 0) print_compared(buffer, " weight gradient", later, mean(t->weight_gradient, t->weight_gradients));
         print_compared(buffer, " update", plan->stages[k].update_ns, mean(t->update, t->updates));
         text_format(buffer, "\n");

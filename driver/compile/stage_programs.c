@@ -191,8 +191,8 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
     for (int i = 0; i < planned->stage_count; i++) {
         const PlanStage *stage = &plan->stages[planned->stages[i]];
-        const int64_t nanoseconds[SKY_LIST_COUNT] = {stage->forward_ns, stage->backward_ns - stage->weight_gradient_ns,
-                                                     stage->weight_gradient_ns, stage->update_ns};
+        const int64_t nanoseconds[SKY_LIST_COUNT] = {stage->forward_ns, plan_stage_backward(stage),
+                                                     plan_stage_weight_gradient(stage), stage->update_ns};
         stages[i] = pipeline->stages[planned->stages[i]].stage;
         for (int list = 0; list < SKY_LIST_COUNT; list++) stages[i].planned_s[list] = (double)nanoseconds[list] * 1e-9;
     }

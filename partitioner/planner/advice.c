@@ -58,8 +58,8 @@ static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
     return true;
 }
 
-/* As plan_make does: the best by the objective, then the fastest in simulation of those that are as good or, where
- * steps are limited in flight or longer than their objective, of all. Only tiny problems are searched for it. */
+/* As plan_make does: the best by the objective, then the fastest in simulation. Only tiny problems are searched for
+ * it. */
 static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)
 {
     const char *name = costs_keeper(problem->costs);
@@ -67,21 +67,12 @@ static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation
     Arena arena = {0};
     Allocation best = allocation_create(&arena, problem);
     Fastest fastest = fastest_create(problem, keeper, a->deadline, &best);
-    bool by_simulation = problem->in_flight_limit > 0;
-    if (by_simulation) fastest_offer(&fastest, allocation);
+    if (problem->in_flight_limit > 0) fastest_offer(&fastest, allocation);
     Replanned found = keeper >= 0 ? keeper_replan(problem, keeper, allocation, effort, a->deadline)
                                   : replan(problem, allocation, effort, a->deadline);
     if (found.found && problem->objective == PLAN_OBJECTIVE_STEP) {
-        fastest.limits &= by_simulation;
-        if (!by_simulation) fastest.most_ns = found.value_ns;
         fastest_offer(&fastest, allocation);
         if (size_is_tiny(problem)) fastest_search(&fastest);
-        if (!by_simulation && fastest.step_ns > found.value_ns) { /* the objective is not their time */
-            fastest = fastest_create(problem, keeper, a->deadline, &best);
-            fastest.limits = false;
-            fastest_offer(&fastest, allocation);
-            if (size_is_tiny(problem)) fastest_search(&fastest);
-        }
         allocation_copy(allocation, &best);
         AllocationValue value = allocation_settle(problem, allocation);
         found.value_ns = allocation_objective(problem, &value);

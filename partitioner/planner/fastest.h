@@ -2,8 +2,7 @@
  *
  * The objective is a formula for a full pipeline, so that its optimum can be proven. The simulated step also sees links
  * that make stages wait, memory that keeps a pipeline from filling, and work that overlaps with filling and draining
- * it. It is what a run takes, so it decides between allocations of the same objective, and between all where the
- * objective says little. */
+ * it. It is what a run takes, so it decides. */
 #ifndef PARTITIONER_PLANNER_FASTEST_H
 #define PARTITIONER_PLANNER_FASTEST_H
 

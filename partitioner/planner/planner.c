@@ -201,36 +201,37 @@ static int find_in_flight_limit(const Planner *planner, const Problem *problem)
 
 /* ---- the fastest of the good allocations ---- */
 
-/* The fastest allocation with at most that objective. */
+/* The fastest allocation with at most that objective, at least as fast as the chosen one, which has stages then. */
 static Fastest search_fastest(const Planner *planner, const Problem *problem, const Candidates *c, int64_t most_ns,
                               Allocation *chosen)
 {
     double deadline = watch_seconds(planner->watch) + planner->seconds / 100;
     Fastest fastest = fastest_create(problem, keeper_device(planner), deadline, chosen);
     fastest.most_ns = most_ns;
-    fastest.limits &= problem->objective == PLAN_OBJECTIVE_STEP && problem->in_flight_limit > 0;
+    fastest.limits &=
+        problem->objective == PLAN_OBJECTIVE_STEP && (most_ns == INT64_MAX || problem->in_flight_limit > 0);
+    if (chosen->stage_count > 0) fastest_offer(&fastest, chosen);
     for (int a = PLAN_OPTIMAL; a >= 0; a--)
         if (c->known[a]) fastest_offer(&fastest, &c->allocation[a]);
     fastest_search(&fastest);
     return fastest;
 }
 
-/* Of the allocations with the optimum of the objective, the fastest in simulation. Where memory or latency keeps steps
- * from filling the pipeline, so that they take longer than the objective, that is not their time: then the fastest of
- * all where all can be looked at, else the fastest within two percent of the optimum, or one that is faster than that
- * by more than two percent. False: the chosen one needs less in flight than the problem asks about, so the question
- * changes. */
+/* Of the allocations with the optimum of the objective, the fastest in simulation. Where steps are to be short, the
+ * simulated step is their time: then the fastest of all where all can be looked at, else what a search finds that is
+ * clearly faster. So a relaxed question has no slower answer. False: the chosen one needs less in flight than the
+ * problem asks about, so the question changes. */
 static bool choose_fastest(const Planner *planner, const Problem *problem, const Candidates *c, Arena *arena,
                            Allocation *chosen, int *in_flight_limit)
 {
-    enum { PART = 50 };
-    int64_t optimum = c->result.value;
-    Fastest near = search_fastest(planner, problem, c, optimum, chosen);
-    if (problem->objective == PLAN_OBJECTIVE_STEP && (problem->in_flight_limit > 0 || near.step_ns > optimum)) {
-        near = search_fastest(planner, problem, c, optimum + optimum / PART, chosen);
+    enum { PART = 1000 };
+    Fastest near = search_fastest(planner, problem, c, c->result.value, chosen);
+    if (problem->objective == PLAN_OBJECTIVE_STEP) {
         Allocation any = allocation_create(arena, problem);
+        allocation_copy(&any, chosen);
         Fastest far = search_fastest(planner, problem, c, INT64_MAX, &any);
-        if (far.complete || near.step_ns - far.step_ns > near.step_ns / PART) {
+        bool exact = far.complete && far.in_flight_limit == near.in_flight_limit;
+        if (near.step_ns - far.step_ns > (exact ? 0 : near.step_ns / PART)) {
             allocation_copy(chosen, &any);
             near = far;
         }

@@ -104,8 +104,8 @@ static void take(Orderer *o, int rank)
     order->steps[rank][order->count[rank]++] = piece.step;
     int kind = piece.step.op == SKY_FORWARD ? FORWARD : piece.step.op == SKY_BACKWARD ? BACKWARD : WEIGHT;
     o->clock[rank] = piece.start + (kind == FORWARD    ? s->forward_ns
-                                    : kind == BACKWARD ? s->backward_ns - s->weight_gradient_ns
-                                                       : s->weight_gradient_ns);
+                                    : kind == BACKWARD ? plan_stage_backward(s)
+                                                       : plan_stage_weight_gradient(s));
     o->done[kind][stage]++;
     if (in_flight(o, stage) > order->in_flight[stage]) order->in_flight[stage] = in_flight(o, stage);
     if (kind != WEIGHT) send(o, stage, piece.step.microbatch, kind, o->clock[rank]);

@@ -17,6 +17,12 @@ typedef struct OrderSearch {
     OrderRule rule, best_rule;
 } OrderSearch;
 
+/* Of one micro-batch. */
+static int64_t stage_work(const PlanStage *stage)
+{
+    return stage->forward_ns + plan_stage_backward(stage) + plan_stage_weight_gradient(stage);
+}
+
 /* A rank's own work. */
 static int64_t work_bound(const Plan *plan)
 {
@@ -26,7 +32,7 @@ static int64_t work_bound(const Plan *plan)
         int64_t work = 0, update = 0;
         for (int k = 0; k < rank->stage_count; k++) {
             const PlanStage *stage = &plan->stages[rank->stages[k]];
-            work += (stage->forward_ns + stage->backward_ns) * plan->microbatches;
+            work += stage_work(stage) * plan->microbatches;
             update += plan_stage_update(stage);
         }
         bound = larger(bound, work + update);
@@ -40,9 +46,9 @@ int64_t order_bound(const Plan *plan, const int *most)
     int64_t there = 0, back = 0; /* to and from stage k, with the work of the stages before it */
     for (int k = 0; k < plan->stage_count; k++) {
         const PlanStage *stage = &plan->stages[k];
-        int64_t backward = stage->backward_ns - stage->weight_gradient_ns;
+        int64_t backward = plan_stage_backward(stage);
         bound = larger(bound, there + rounds * (stage->forward_ns + backward) + back);
-        bound = larger(bound, there + rounds * (stage->forward_ns + stage->backward_ns) + plan_stage_update(stage));
+        bound = larger(bound, there + rounds * stage_work(stage) + plan_stage_update(stage));
         there += stage->forward_ns;
         back += backward;
         if (k == plan->link_count) break;
@@ -58,8 +64,8 @@ int64_t order_bound(const Plan *plan, const int *most)
     int64_t held = trip; /* from stage k to the end and back */
     for (int k = 0; k < plan->stage_count && most; k++) {
         const PlanStage *stage = &plan->stages[k];
-        bound = larger(bound, trip + (rounds - 1) / most[k] * (held + stage->weight_gradient_ns));
-        held -= stage->forward_ns + stage->backward_ns - stage->weight_gradient_ns;
+        bound = larger(bound, trip + (rounds - 1) / most[k] * (held + plan_stage_weight_gradient(stage)));
+        held -= stage->forward_ns + plan_stage_backward(stage);
         if (k == plan->link_count) break;
         for (int d = 0; d < 2; d++) held -= plan->links[k].latency_ns[d] + plan->links[k].transfer_ns[d];
     }
@@ -102,13 +108,13 @@ static void fill_by_delay(OrderSearch *s, double share)
         int64_t work = 0;
         for (int k = 0; k < plan->ranks[r].stage_count; k++) {
             const PlanStage *stage = &plan->stages[plan->ranks[r].stages[k]];
-            work += stage->forward_ns + stage->backward_ns;
+            work += stage_work(stage);
         }
         period = larger(period, work);
     }
     for (int k = 0; k < plan->link_count; k++) period = larger(period, plan_link_period(&plan->links[k]));
     for (int k = plan->stage_count - 1; k >= 0; k--) {
-        delay += plan->stages[k].forward_ns + plan->stages[k].backward_ns;
+        delay += stage_work(&plan->stages[k]);
         double wanted = share * (double)delay / (double)period + 0.999999;
         s->depth[k] = clamp(wanted < plan->microbatches ? (int64_t)wanted : plan->microbatches, 1, s->most[k]);
         if (k == 0) break;

@@ -117,27 +117,11 @@ static void split_backward(Plan *plan, const Problem *problem, const Allocation 
     }
 }
 
-/* A less simple order has to be worth it, by more than one part in so many of the step. */
-enum { WORTH_SEARCHING = 1000, WORTH_SPLITTING = 50 };
-
-static bool is_quicker(int64_t step, int64_t than, int part) { return than - step > than / part; }
-
-/* Halves of backward read again what the whole finds in the caches, which costs do not say: traces show them a
- * sixteenth slower than the whole. A step may take as much longer as that makes of the device with the most backward to
- * split. */
-static int64_t splitting_ns(const Plan *plan)
+/* A less simple order has to be worth it. */
+static bool is_quicker(int64_t step, int64_t than)
 {
-    enum { PART = 16 };
-    int64_t most = 0;
-    for (int r = 0; r < plan->rank_count; r++) {
-        int64_t halves = 0;
-        for (int k = 0; k < plan->ranks[r].stage_count; k++) {
-            const PlanStage *stage = &plan->stages[plan->ranks[r].stages[k]];
-            if (stage->weight_gradient_ns > 0) halves += stage->backward_ns;
-        }
-        if (halves > most) most = halves;
-    }
-    return most * plan->microbatches / PART;
+    enum { PART = 1000 };
+    return than - step > than / PART;
 }
 
 /* `typical`: the plan with as many micro-batches as the worst sampled step has, which makes better orders than the mean
@@ -156,7 +140,7 @@ static void search_schedule(Plan *plan, const Plan *typical, const Problem *prob
         order_follow(order, typical, &(OrderRule){.depth = least, .strict = true});
         fill_most(typical, problem, least, most);
         order_search(&found, typical, least, most, arena);
-        if (!choose || is_quicker(found.step_ns, order->step_ns, WORTH_SEARCHING)) {
+        if (!choose || is_quicker(found.step_ns, order->step_ns)) {
             Order swap = *order;
             *order = found;
             found = swap;
@@ -166,10 +150,9 @@ static void search_schedule(Plan *plan, const Plan *typical, const Problem *prob
     }
     split_backward(plan, problem, allocation, least);
     fill_most(typical, problem, least, most);
-    int64_t slower = splitting_ns(typical);
-    if (!choose || is_quicker(order_bound(typical, most) + slower, order->step_ns, WORTH_SPLITTING)) {
+    if (!choose || is_quicker(order_bound(typical, most), order->step_ns)) {
         order_search(&found, typical, least, most, arena);
-        if (!choose || is_quicker(found.step_ns + slower, order->step_ns, WORTH_SPLITTING)) {
+        if (!choose || is_quicker(found.step_ns, order->step_ns)) {
             *order = found;
             plan->schedule = PLAN_ZB;
             return;

@@ -121,7 +121,7 @@ static bool do_backward(Simulator *s, int rank, const PlanInstruction *i)
     if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "runs backward from another micro-batch's stash");
     if (stage->weight_gradient_ns == 0) s->slot[i->stage][i->slot] = -1;
     s->state[message(s, i->stage, i->microbatch)] = 2;
-    return compute(s, rank, stage->backward_ns - stage->weight_gradient_ns);
+    return compute(s, rank, plan_stage_backward(stage));
 }
 
 static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
@@ -134,7 +134,7 @@ static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
     if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "reads another micro-batch's stash");
     s->slot[i->stage][i->slot] = -1;
     s->state[message(s, i->stage, i->microbatch)] = 3;
-    return compute(s, rank, stage->weight_gradient_ns);
+    return compute(s, rank, plan_stage_weight_gradient(stage));
 }
 
 /* Before the first REDUCE is done: sums of gradients, and the round on the norm, which nobody knows before all have

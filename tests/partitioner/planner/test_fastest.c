@@ -1,5 +1,4 @@
-/* Of the allocations with the objective's optimum, the plan is the one whose schedule takes least in simulation, and a
- * relaxed question has no worse answer. */
+/* The plan is the allocation whose schedule takes least in simulation, and a relaxed question has no slower answer. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -7,6 +6,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "partitioner/planner/planner.h"
@@ -27,8 +27,8 @@ typedef struct Brute {
     int64_t fastest;        /* the least simulated step of all */
 } Brute;
 
-/* What the plan should simulate to: the objective tells nothing where the step takes longer. */
-static int64_t expected(const Brute *b) { return b->least > b->optimum ? b->fastest : b->least; }
+/* Differences up to a thousandth are left alone where the simpler answer has them. */
+static bool is_slower(int64_t step_ns, int64_t than) { return step_ns - than > than / 1000; }
 
 static void try_all(Brute *b, int start)
 {
@@ -83,10 +83,11 @@ static void no_optimum_is_faster(void **state)
         try_all(&brute, 0);
         assert_true(found || brute.least == INT64_MAX);
         bool limited = plan.in_flight_limit > 0; /* brute force knows only of pipelines that are filled */
-        if (found && (limited ? brute.least < INT64_MAX
-                              : plan.simulated_step_ns != expected(&brute) || plan_optimum_ns(&plan) != brute.optimum))
+        if (found &&
+            (is_slower(plan.simulated_step_ns, brute.fastest) ||
+             (!limited && (plan.simulated_step_ns < brute.fastest || plan_optimum_ns(&plan) != brute.optimum))))
             fail_msg("seed %d: %lld, not %lld; the objective is %lld, not %lld", seed,
-                     (long long)plan.simulated_step_ns, (long long)expected(&brute), (long long)plan_optimum_ns(&plan),
+                     (long long)plan.simulated_step_ns, (long long)brute.fastest, (long long)plan_optimum_ns(&plan),
                      (long long)brute.optimum);
         freely += found && brute.fastest < brute.least && plan.simulated_step_ns == brute.fastest;
         Verified verified;
@@ -124,14 +125,14 @@ static Answer ask(const Costs *costs, PlanRequest request)
 
 static int compared;
 
-/* By the objective only where both are about as many in flight; there also by simulation where that decides. */
+/* By the objective only where both are about as many in flight. */
 static void expect_no_slower(Answer relaxed, Answer restricted, const char *what, int seed)
 {
     if (!restricted.found) return;
     compared++;
     bool same = relaxed.in_flight_limit == restricted.in_flight_limit;
-    bool simulated = relaxed.simulated > relaxed.optimum && relaxed.simulated > restricted.simulated;
-    if (!relaxed.found || (same && (simulated || relaxed.optimum > restricted.optimum)))
+    if (!relaxed.found || is_slower(relaxed.simulated, restricted.simulated) ||
+        (same && relaxed.optimum > restricted.optimum))
         fail_msg("seed %d, %s: %lld ns (objective %lld), and %lld (%lld) where that is asked for", seed, what,
                  (long long)relaxed.simulated, (long long)relaxed.optimum, (long long)restricted.simulated,
                  (long long)restricted.optimum);
@@ -141,8 +142,10 @@ static void restrict_and_compare(Costs *costs, PlanRequest request, int seed)
 {
     Answer free = ask(costs, request);
     PlanRequest less = request;
-    less.recompute = PLAN_RECOMPUTE_NEVER;
-    expect_no_slower(free, ask(costs, less), "without recomputation", seed);
+    for (PlanRecompute how = PLAN_RECOMPUTE_NEVER; how < PLAN_RECOMPUTE_COUNT; how++) {
+        less.recompute = how;
+        expect_no_slower(free, ask(costs, less), "recomputation fixed", seed);
+    }
     less = request;
     less.pin_count = less.without_count = 1;
     for (int i = 0; i < 4; i++) {
@@ -169,17 +172,20 @@ static void restrict_and_compare(Costs *costs, PlanRequest request, int seed)
         expect_no_slower(free, ask(costs, request), "inputs kept", seed);
         costs->keep_inputs = NULL;
     }
-    for (int d = 0; d < costs->device_count; d++) costs->devices[d].memory_bytes *= 2;
+    for (int d = 0; d < costs->device_count; d++)
+        if (costs->devices[d].memory_bytes < COSTS_NO_LIMIT) costs->devices[d].memory_bytes *= 2;
     expect_no_slower(ask(costs, request), free, "half the memory", seed);
 }
 
 static void a_relaxed_question_has_no_slower_answer(void **state)
 {
+    int instances = getenv("INSTANCES") ? atoi(getenv("INSTANCES")) : 160;
     (void)state;
-    for (int seed = 0; seed < 160; seed += STEP) {
+    for (int seed = 0; seed < instances; seed += STEP) {
         Costs costs;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
-        int variant = WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_TYPES : 0);
+        int variant = WITH_STASH | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_TYPES : 0) |
+                      (seed & 8 ? 0 : WITH_MEMORY) | (seed & 16 ? WITH_UPDATE : 0) | (seed & 32 ? WITH_OWN_TIMES : 0);
         random_costs_sized(&costs, variant, (uint64_t)seed + 195000, 8, 5);
         if (seed & 4) costs.microbatches += 6;
         if (seed % 3 == 1) costs.keep_inputs = costs.keep_labels = costs.devices[draw(costs.device_count)].name;
