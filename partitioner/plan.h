@@ -129,6 +129,7 @@ typedef struct PlanRank {
     double cores;           /* of it that are busy while the rank works */
     int64_t sum_ns;         /* summing its gradients with other replicas: occupies its links, */
     int64_t sum_latency_ns; /* and the last message is there so much later; 0 without replicas */
+    int64_t summed_bytes;   /* replica_sums_bytes of all its layers; no file holds it */
     int *stages;            /* ascending */
     int stage_count;
     PlanInstruction *instructions; /* of one step */

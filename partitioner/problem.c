@@ -99,7 +99,7 @@ static bool fill_types(Problem *p, Diagnostics *diagnostics)
     for (int l = 1; l < p->layer_count; l++) {
         const LayerCost *own = &p->costs->layers[l], *before = own - 1;
         repeated[l] = own->forward_s == before->forward_s && own->backward_s == before->backward_s &&
-                      own->update_s == before->update_s && own->gradient_bytes == before->gradient_bytes;
+                      own->update_s == before->update_s && own->summed_bytes == before->summed_bytes;
     }
     for (int t = 0; t < p->type_count; t++) {
         const DeviceCost *device = &p->costs->devices[p->first_device[t]];

@@ -4,6 +4,46 @@
 
 #include "base/integers.h"
 
+/* How many different rows so many reads are expected to touch. Frequent rows one by one, others in blocks. */
+static double rows_touched(int64_t rows, int64_t reads)
+{
+    enum { ONE_BY_ONE = 256, BLOCKS = 64 };
+    double all = 0, touched = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 1, count; i <= rows; i += count) {
+            count = i < ONE_BY_ONE ? 1 : i / BLOCKS;
+            if (count > rows - i + 1) count = rows - i + 1;
+            double weight = 1 / ((double)i + 0.5 * (double)(count - 1)), missed = 1;
+            if (pass == 0) {
+                all += (double)count * weight;
+                continue;
+            }
+            double power = 1 - weight / all; /* missed = power ^ reads, by multiplications: alike on all machines */
+            for (int64_t left = reads; left > 0; left >>= 1, power *= power)
+                if (left & 1) missed *= power;
+            touched += (double)count * (1 - missed);
+        }
+    return touched;
+}
+
+/* Two replicas send each other what each has read; of more, each sends that once in parts, and the sums. */
+int64_t replica_sums_bytes(const LayerCost *layer, int replicas, int microbatches, int most, unsigned codecs)
+{
+    int64_t dense = layer->gradient_bytes - layer->table_rows * layer->table_row_bytes;
+    if (layer->table_rows == 0 || codecs_of_sums(codecs) != CODEC_NONE) return layer->gradient_bytes;
+    double rows = rows_touched(layer->table_rows, layer->table_reads * most);
+    if (replicas > 2) rows = (rows + rows_touched(layer->table_rows, layer->table_reads * microbatches)) / 2;
+    return dense + (int64_t)ceil(rows) * layer->table_row_bytes;
+}
+
+static int64_t layer_bytes(const Plan *plan, const Costs *costs, int layer)
+{
+    int most = 0;
+    for (int r = 0; r < plan->replica_count; r++)
+        if (plan->replicas[r].microbatches > most) most = plan->replicas[r].microbatches;
+    return replica_sums_bytes(&costs->layers[layer], plan->replica_count, plan->microbatches, most, plan->codecs);
+}
+
 bool replica_sums_has(const Plan *plan, int rank, int layer)
 {
     for (int k = 0; k < plan->ranks[rank].stage_count; k++) {
@@ -25,7 +65,7 @@ const int *replica_sums_regions(const Plan *plan, const Costs *costs, Arena *are
 int64_t replica_sums_layer_ns(const Plan *plan, const Costs *costs, const int *regions, int rank, int layer,
                               int64_t *latency_ns)
 {
-    double bytes = (double)costs->layers[layer].gradient_bytes * codecs_sum_share(plan->codecs), sent = 0;
+    double bytes = (double)layer_bytes(plan, costs, layer) * codecs_sum_share(plan->codecs), sent = 0;
     int n = costs->region_count;
     if (n == 0 || bytes == 0) return 0;
     for (int other = 0; other < plan->rank_count; other++) {
@@ -44,10 +84,12 @@ void replica_sums_set(Plan *plan, const Costs *costs)
     plan->sum_ns = 0;
     for (int r = 0; r < plan->rank_count; r++) {
         PlanRank *rank = &plan->ranks[r];
-        rank->sum_ns = rank->sum_latency_ns = 0;
-        for (int l = 0; l < plan->layer_count && plan->replica_count > 1; l++)
-            if (replica_sums_has(plan, r, l))
-                rank->sum_ns += replica_sums_layer_ns(plan, costs, regions, r, l, &rank->sum_latency_ns);
+        rank->sum_ns = rank->sum_latency_ns = rank->summed_bytes = 0;
+        for (int l = 0; l < plan->layer_count && plan->replica_count > 1; l++) {
+            if (!replica_sums_has(plan, r, l)) continue;
+            rank->sum_ns += replica_sums_layer_ns(plan, costs, regions, r, l, &rank->sum_latency_ns);
+            rank->summed_bytes += layer_bytes(plan, costs, l);
+        }
         plan->sum_ns = larger(plan->sum_ns, rank->sum_ns + rank->sum_latency_ns);
     }
     arena_free(&arena);

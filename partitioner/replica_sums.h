@@ -5,6 +5,10 @@
  * all-gather (Thakur, Rabenseifner and Gropp 2005). A rank sends one message after another, to each holder over its own
  * link.
  *
+ * Of an embedding table only the rows that occur are summed: each holder sends those that its own micro-batches read,
+ * and the sums of those that any read. How many these are is expected by Zipf's law: the i-th most frequent of n rows
+ * is 1 / (i (1 + 1/2 + ... + 1/n)) of all that are read.
+ *
  * Layers are summed in the order in which the last backward ends them, the last one first, each as soon as all its
  * holders have ended it (runtime/train/gradient_sums.h). So sums overlap with the last backward, and with the backwards
  * of earlier stages: partitioner/schedule/replica_steps.h counts that in the simulated step. The objective, and the
@@ -13,6 +17,10 @@
 #define PARTITIONER_REPLICA_SUMS_H
 
 #include "partitioner/plan.h"
+
+/* Bytes of a layer's gradients as sums count them: a replica sends 2 (replicas - 1) / replicas of them. Of
+ * `microbatches` of a step one replica has `most`. With a codec all rows are summed. */
+int64_t replica_sums_bytes(const LayerCost *layer, int replicas, int microbatches, int most, unsigned codecs);
 
 /* Of one layer's gradients, on a rank that has the layer: how long its links are occupied, for terms and for sums; ns.
  * *latency_ns becomes that of the slowest link if it is longer. `regions`: per rank. 0 where the costs do not know how

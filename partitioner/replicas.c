@@ -85,12 +85,27 @@ static double best_link_s(const Costs *costs, const int *group_of, int group, in
     return isfinite(best) ? best : 0;
 }
 
+LayerCost *replica_layers(const Costs *costs, int replicas, int microbatches, int most, unsigned codecs, Arena *arena)
+{
+    LayerCost *layers = arena_copy(arena, costs->layers, (size_t)costs->layer_count * sizeof *layers);
+    for (int l = 0; l < costs->layer_count; l++)
+        layers[l].summed_bytes = replica_sums_bytes(&layers[l], replicas, microbatches, most, codecs);
+    return layers;
+}
+
 /* Every other replica is sent a count-th of what a rank holds, and sends as much, once for the terms and once for the
  * sums. */
-Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, unsigned codecs, Arena *arena)
+Costs replica_costs(const Costs *asked, const int *group_of, const int *microbatches, int count, int group,
+                    unsigned codecs, Arena *arena)
 {
     Costs costs = *asked;
+    int all = 0, most = 0;
+    for (int g = 0; g < count; g++) {
+        all += microbatches[g];
+        if (microbatches[g] > most) most = microbatches[g];
+    }
     costs.rows = (RowSamples){0};
+    costs.layers = replica_layers(asked, count, all, most, codecs, arena);
     costs.devices = arena_copy(arena, asked->devices, (size_t)asked->device_count * sizeof *costs.devices);
     for (int d = 0; d < costs.device_count; d++)
         if (group_of[d] == group)

@@ -18,8 +18,11 @@ const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator
 
 /* The costs that the pipeline of a group is planned by: those asked, with what summing gradients with the other groups
  * takes its devices at least, and with the number of micro-batches that it was dealt, also where rows are packed.
- * `group_of` [device]: its group, or -1. `codecs`: what links may use. In the arena. */
-Costs replica_costs(const Costs *asked, const int *group_of, int count, int group, unsigned codecs, Arena *arena);
+ * `group_of` [device]: its group, or -1. `microbatches` [group]. `codecs`: what links may use. In the arena. */
+Costs replica_costs(const Costs *asked, const int *group_of, const int *microbatches, int count, int group,
+                    unsigned codecs, Arena *arena);
+/* The costs' layers with their `summed_bytes`, of so many replicas (replica_sums_bytes). In the arena. */
+LayerCost *replica_layers(const Costs *costs, int replicas, int microbatches, int most, unsigned codecs, Arena *arena);
 
 /* Joins `count` pipelines, at least two and each planned on its own for a part of the micro-batches of a step, into one
  * plan that takes them over: stages, ranks, links, crossings and schedule of all, the norm over all ranks, the time of

@@ -69,7 +69,7 @@ struct Record {
     TENSOR_FIELDS(X, T, in value.) LOCATION_FIELDS(X, T, in gradient.) \
     X##_ARRAY(T, in uses, use, in use_count) X##_ARRAY(T, in tied_names, tied_name, in tied_name_count) \
     X##_PLAIN(T, in use_count) X##_PLAIN(T, in tied_name_count) X##_PLAIN(T, in state_count) X##_PLAIN(T, in update) \
-    X##_PLAIN(T, in update_stride) X##_PLAIN(T, in squares) X##_PLAIN(T, in square_parts) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in update_stride) X##_PLAIN(T, in squares) X##_PLAIN(T, in square_parts) X##_PLAIN(T, in reads) \
     LOCATION_FIELDS(X, T, in states[0].) LOCATION_FIELDS(X, T, in states[1].) \
     X##_PLAIN(T, in frozen) X##_PLAIN(T, in block) X##_PLAIN(T, in decay_exempt_class) X##_PLAIN(T, in global_index) \
     X##_STRING(T, in alias) X##_STRING(T, in initial_file) \

@@ -170,6 +170,18 @@ static void use_table(StageBuilder *builder, ValueId holder, SkyParameter *param
     parameter->uses = uses;
 }
 
+/* The rows that a micro-batch looks up, where one lookup along the first axis is all that adds to the gradient. */
+static uint32_t rows_read(const Graph *graph, ValueId gradient)
+{
+    const Node *node = gradient ? graph_node(graph, graph_value(graph, gradient)->producer) : NULL;
+    if (!node || node->op != OP_AccumulateGradient) return 0;
+    NodeId maker = graph_value(graph, node->inputs[0])->producer;
+    node = maker ? graph_node(graph, maker) : NULL;
+    if (!node || node->op != OP_GatherGradient || node_integer(node, "axis", 0) != 0) return 0;
+    int64_t rows = shape_elements(&graph_value(graph, node->inputs[0])->shape);
+    return rows < UINT32_MAX ? (uint32_t)rows : 0;
+}
+
 static void parameter_table(StageBuilder *builder)
 {
     const Graph *graph = builder->graph;
@@ -192,6 +204,7 @@ static void parameter_table(StageBuilder *builder)
         ValueId gradient = graph_gradient(graph, holder);
         if (gradient) parameter->gradient = builder->location[gradient];
         use_table(builder, holder, parameter);
+        parameter->reads = parameter->use_count ? 0 : rows_read(graph, gradient);
         const Node *update = stage_update_of(builder, holder, &parameter->update);
         parameter->frozen = !update;
         if (builder->code->stage.lists[SKY_LIST_UPDATE].count > builder->nodes[SKY_LIST_UPDATE].count)

@@ -147,7 +147,8 @@ static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
     program->rank_replicas = replicas;
     program->dealt_count = (uint32_t)microbatches[own];
     program->dealt = dealt;
-    program->sum_s = (double)plan->ranks[program->rank].sum_ns * 1e-9;
+    int64_t summed = plan->ranks[program->rank].summed_bytes;
+    program->sum_s = summed ? (double)plan->ranks[program->rank].sum_ns * 1e-9 / (double)summed : 0;
     program->sum_latency_s = (double)plan->ranks[program->rank].sum_latency_ns * 1e-9;
 }
 

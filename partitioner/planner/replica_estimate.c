@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/integers.h"
+#include "partitioner/replicas.h"
 #include "partitioner/solve/allocate.h"
 #include "partitioner/solve/optimal.h"
 #include "partitioner/solve/recompute.h"
@@ -77,10 +78,8 @@ void replica_estimator_open(ReplicaEstimator *e, const Costs *costs, const PlanR
     for (int d = 0; d < costs->device_count; d++)
         if (!is_left_out(request, costs->devices[d].name))
             e->costs.devices[e->costs.device_count++] = costs->devices[d];
-    double share = codecs_sum_share(request->codecs);
-    e->gradient_bytes = arena_new_array(&e->arena, int64_t, (size_t)costs->layer_count + 1);
-    for (int l = 0; l < costs->layer_count; l++)
-        e->gradient_bytes[l + 1] = e->gradient_bytes[l] + (int64_t)((double)costs->layers[l].gradient_bytes * share);
+    e->microbatches = request->microbatches > 0 ? request->microbatches : costs->microbatches;
+    e->gradients = arena_new_array(&e->arena, struct ReplicaGradients, PLAN_MOST_REPLICAS + 1);
     if (problem_create(&problem, &e->costs, request->objective, request->schedule, 1, &ignored)) {
         find_kinds(e, &problem);
         problem_free(&problem);
@@ -94,13 +93,26 @@ void replica_estimator_close(ReplicaEstimator *e)
     arena_free(&e->arena);
 }
 
+/* Of so many replicas, as if each had an equal part of the step. */
+static const struct ReplicaGradients *gradients_of(ReplicaEstimator *e, int replicas)
+{
+    struct ReplicaGradients *g = &e->gradients[replicas];
+    if (g->layers) return g;
+    g->layers = replica_layers(&e->costs, replicas, e->microbatches, (e->microbatches + replicas - 1) / replicas,
+                               e->request->codecs, &e->arena);
+    g->bytes = arena_new_array(&e->arena, int64_t, (size_t)e->costs.layer_count + 1);
+    for (int l = 0; l < e->costs.layer_count; l++) g->bytes[l + 1] = g->bytes[l] + g->layers[l].summed_bytes;
+    return g;
+}
+
 /* ---- a group ---- */
 
 /* The costs with as many devices of each kind: its first ones. */
 static Costs group_costs(ReplicaEstimator *e, const int *count, int replicas, int *kinds, Arena *arena)
 {
     Costs costs = e->costs;
-    double share = replicas > 1 ? 2.0 * (replicas - 1) / replicas : 0;
+    double share = replicas > 1 ? codecs_sum_share(e->request->codecs) * 2.0 * (replicas - 1) / replicas : 0;
+    costs.layers = gradients_of(e, replicas)->layers;
     costs.devices = arena_new_array(arena, DeviceCost, (size_t)e->costs.device_count);
     costs.device_count = 0;
     for (int k = 0; k < e->kind_count; k++)
@@ -122,7 +134,8 @@ static void take_over(ReplicaEstimator *e, GroupEstimate *g, const Problem *p, c
     int64_t sums = 0, most = 0;
     for (int s = 0; s < a->stage_count; s++) { /* those with the updates: they are added for the grouping */
         const DeviceCost *device = &p->costs->devices[a->device[s]];
-        int64_t bytes = e->gradient_bytes[a->end[s]] - e->gradient_bytes[allocation_start(a, s)];
+        const int64_t *summed = gradients_of(e, g->replicas)->bytes;
+        int64_t bytes = summed[a->end[s]] - summed[allocation_start(a, s)];
         int64_t update = problem_update(p, p->type_of[a->device[s]], allocation_start(a, s), a->end[s]);
         sums = larger(sums, update);
         most = larger(most, update - (int64_t)(device->sum_s * (double)bytes * 1e9));
@@ -204,24 +217,25 @@ const GroupEstimate *replica_estimate(ReplicaEstimator *e, const int *count, int
 /* ---- sums of gradients ---- */
 
 /* What a stage and all stages of another group have in common takes on their links: seconds, and the latency. */
-static double send_s(const ReplicaEstimator *e, int region, int start, int end, const GroupEstimate *other, int groups,
+static double send_s(ReplicaEstimator *e, int region, int start, int end, const GroupEstimate *other, int groups,
                      double *latency)
 {
     const Costs *costs = &e->costs;
+    const int64_t *summed = gradients_of(e, groups)->bytes;
     double seconds = 0;
     for (int s = 0, from = 0; s < other->stage_count; from = other->end[s++]) {
         int first = from > start ? from : start, last = other->end[s] < end ? other->end[s] : end;
-        int64_t bytes = first < last ? e->gradient_bytes[last] - e->gradient_bytes[first] : 0;
+        int64_t bytes = first < last ? summed[last] - summed[first] : 0;
         if (bytes == 0) continue;
         int there = region * costs->region_count + e->kind_region[other->kind[s]],
             back = e->kind_region[other->kind[s]] * costs->region_count + region;
         seconds += (double)bytes / groups / fmin(costs->bandwidth_Bps[there], costs->bandwidth_Bps[back]);
         *latency = fmax(*latency, fmax(costs->latency_s[there], costs->latency_s[back]));
     }
-    return seconds;
+    return codecs_sum_share(e->request->codecs) * seconds;
 }
 
-int64_t replica_estimate_sums(const ReplicaEstimator *e, const GroupEstimate *const *groups, int group_count)
+int64_t replica_estimate_sums(ReplicaEstimator *e, const GroupEstimate *const *groups, int group_count)
 {
     double further = 0;
     if (e->costs.region_count == 0) return 0;

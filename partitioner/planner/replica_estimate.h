@@ -26,8 +26,12 @@ typedef struct ReplicaEstimator {
     double *kind_link_s;          /* [kind]: a byte over the fastest link from there; 0: links are free */
     double *kind_speed;           /* [kind]: micro-batches a ns, if it had all layers and nobody to wait for */
     int kind_count;
-    bool exact;              /* pipelines are the optimum of the objective, so that the best grouping can be found */
-    int64_t *gradient_bytes; /* [cut]: of the layers before it */
+    bool exact; /* pipelines are the optimum of the objective, so that the best grouping can be found */
+    struct ReplicaGradients {
+        LayerCost *layers;
+        int64_t *bytes; /* [cut]: that are summed, of the layers before it */
+    } * gradients;      /* [replicas], made when asked for */
+    int microbatches;   /* of a step */
     Watch *watch;
     GroupEstimate **known;
     int known_count, known_capacity;
@@ -40,6 +44,6 @@ void replica_estimator_close(ReplicaEstimator *estimator);
 const GroupEstimate *replica_estimate(ReplicaEstimator *estimator, const int *count, int microbatches, int replicas);
 /* How much later than `groups` on their own a step ends for the sums of gradients, which take what replica_sums_ns
  * says from when a stage has ended its last backward. */
-int64_t replica_estimate_sums(const ReplicaEstimator *estimator, const GroupEstimate *const *groups, int group_count);
+int64_t replica_estimate_sums(ReplicaEstimator *estimator, const GroupEstimate *const *groups, int group_count);
 
 #endif

@@ -114,7 +114,8 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     g.pipeline_costs = arena_new_array(&g.arena, Costs, (size_t)groups->count);
     for (int i = 0; i < groups->count; i++) {
         ask(&g, i);
-        g.pipeline_costs[i] = replica_costs(costs, groups->group_of, groups->count, i, request->codecs, &g.arena);
+        g.pipeline_costs[i] =
+            replica_costs(costs, groups->group_of, groups->microbatches, groups->count, i, request->codecs, &g.arena);
     }
     bool ok = make_all(&g, plan);
     arena_free(&g.arena);

@@ -60,12 +60,16 @@ static int64_t narrowest(const Problem *p, bool apart)
     return p->free_links ? 0 : least;
 }
 
-/* What replicas send instead of what crosses a cut: a part of all gradients over the fastest link, ns. */
+/* What replicas send instead of what crosses a cut: a part of all gradients, but of rows that may not occur, over the
+ * fastest link, ns. */
 static double gradient_sums(const Problem *p)
 {
     const Costs *costs = p->costs;
     double bytes = 0, fastest = 0;
-    for (int l = 0; l < p->layer_count; l++) bytes += (double)costs->layers[l].gradient_bytes;
+    for (int l = 0; l < p->layer_count; l++) {
+        const LayerCost *layer = &costs->layers[l];
+        bytes += (double)(layer->gradient_bytes - layer->table_rows * layer->table_row_bytes);
+    }
     for (int i = 0; i < costs->region_count * costs->region_count; i++)
         fastest = fmax(fastest, costs->bandwidth_Bps[i]);
     return fastest > 0 ? 1e9 * bytes / costs->device_count / fastest : 0;

@@ -249,10 +249,12 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
     if (plan->replica_count <= 1) return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics);
     Arena arena = {0};
     int *group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
+    int *microbatches = arena_new_array(&arena, int, (size_t)plan->replica_count);
+    for (int r = 0; r < plan->replica_count; r++) microbatches[r] = plan->replicas[r].microbatches;
     bool ok = verify_replicas(plan, costs, group_of, diagnostics);
     for (int r = 0; r < plan->replica_count && ok; r++) {
         Verified one;
-        Costs own = replica_costs(costs, group_of, plan->replica_count, r, plan->codecs, &arena);
+        Costs own = replica_costs(costs, group_of, microbatches, plan->replica_count, r, plan->codecs, &arena);
         ok = verify_pipeline(&one, plan_pipeline(plan, r), &own, allow_unproven, diagnostics);
         bool of_step = plan->objective == PLAN_OBJECTIVE_STEP && !plan->rows.microbatch_kinds;
         if (ok && of_step && one.certified_ns > verified->certified_ns) verified->certified_ns = one.certified_ns;

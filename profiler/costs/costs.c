@@ -27,7 +27,7 @@ double costs_update_s(const Costs *costs, int device, int layer)
 
 double costs_sum_s(const Costs *costs, int device, int layer)
 {
-    return costs->devices[device].sum_s * (double)costs->layers[layer].gradient_bytes;
+    return costs->devices[device].sum_s * (double)costs->layers[layer].summed_bytes;
 }
 
 int costs_find_device(const Costs *costs, const char *name)

@@ -50,6 +50,10 @@ typedef struct LayerCost {
                               either, so that a longer stage never keeps less */
     int64_t scratch_bytes;  /* working memory that the layers of a stage share */
     int64_t gradient_bytes; /* of all gradients of its parameters, which replicas sum; 0: not known, or none */
+    /* Of these its largest table: a micro-batch reads so many of its rows at most, and replicas sum those that
+     * occur. */
+    int64_t table_rows, table_row_bytes, table_reads;
+    int64_t summed_bytes; /* what summing the gradients counts; replica_costs sets it, no file holds it */
     int64_t kept_bytes;   /* kept by each micro-batch where the stash is made again: inputs, outputs, not boundaries */
     int64_t split_bytes;  /* kept in addition to the stash where backward is split: gradients the put-off part reads */
     int64_t output_bytes; /* crosses the cut after this layer, forward */

@@ -42,6 +42,9 @@ static bool check_layer(Checking *c, const Costs *costs, int i)
             return false;
     if (l->weight_gradient_s > l->backward_s)
         return wrong(c, object, "weight_gradient_s must not be more than backward_s");
+    if (l->table_reads > UINT32_MAX ||
+        (l->table_rows > 0 && (l->table_row_bytes < 1 || l->table_rows > l->gradient_bytes / l->table_row_bytes)))
+        return wrong(c, object, "a table has rows of a byte or more, at most gradient_bytes, and less than 2^32 reads");
     return !l->shared_bytes ||
            (i + 1 < costs->layer_count && l->shared_bytes <= l->stash_bytes && l->shared_bytes <= l[1].stash_bytes) ||
            wrong(c, object, "shared_bytes must not be more than the stash of the layer or of the next");

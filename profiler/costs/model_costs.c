@@ -179,10 +179,20 @@ static int64_t kept_bytes(const SkyStage *stage)
            alignment * pieces;
 }
 
+static void add_gradient(LayerCost *layer, const SkyParameter *parameter)
+{
+    int64_t bytes = (int64_t)parameter->value.bytes;
+    if (parameter->frozen) return;
+    layer->gradient_bytes += bytes;
+    if (parameter->reads == 0 || bytes <= layer->table_rows * layer->table_row_bytes) return;
+    layer->table_rows = (int64_t)parameter->value.dim[0];
+    layer->table_row_bytes = bytes / layer->table_rows;
+    layer->table_reads = parameter->reads;
+}
+
 static void layer_memory(LayerCost *layer, const SkyStage *stage)
 {
-    for (uint32_t p = 0; p < stage->parameter_count; p++)
-        if (!stage->parameters[p].frozen) layer->gradient_bytes += (int64_t)stage->parameters[p].value.bytes;
+    for (uint32_t p = 0; p < stage->parameter_count; p++) add_gradient(layer, &stage->parameters[p]);
     layer->state_bytes = (int64_t)(stage->space_bytes[SKY_SPACE_STATE] + stage->space_bytes[SKY_SPACE_CONSTANT]);
     layer->stash_bytes = (int64_t)stage->space_bytes[SKY_SPACE_SLOT];
     layer->kept_bytes = kept_bytes(stage);

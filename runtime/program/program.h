@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 21, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 22, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -165,7 +165,8 @@ typedef struct SkyParameter {
     uint32_t update_stride; /* if there are several: from one to the next; else 0 */
     uint32_t squares;       /* number of its call in SKY_LIST_SQUARES */
     uint32_t square_parts;
-    uint32_t reserved;
+    uint32_t reads; /* rows that a micro-batch reads of it at most, where one lookup along its first axis alone reads
+                       it: replicas sum only rows that occur. 0: it is used otherwise */
     SkyLocation states[2];       /* adam.m, adam.v, or momentum */
     uint32_t frozen;             /* keeps its value: it has no gradient, no states, no uses and no update */
     uint32_t block;              /* 0 before the model's first block, 1 in it ... block_count + 1 after the last */
@@ -302,8 +303,8 @@ typedef struct SkyProgram {
     const SkyNormRound *norm; /* one element; emulated likewise. NULL: compiled with --clip 0, or there is one rank */
     const uint32_t *rank_replicas; /* per rank: its replica; NULL where there is one */
     const uint32_t *dealt;         /* per micro-batch of this rank's instructions: which of the step's it is; or NULL */
-    double sum_s, sum_latency_s;   /* of this rank: how long summing gradients over replicas occupies its links, and how
-                                    much later the last message is there; emulated as links are */
+    double sum_s, sum_latency_s;   /* of this rank: how long summing a byte of gradients over replicas occupies its
+                                    links, and how much later the last message is there; emulated as links are */
     const SkyLabels *labels;
     const char *const *site_names; /* per site; in the order of the cluster file */
     const uint32_t *rank_sites;    /* per rank: its site; NULL where site_count is 0 */

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "runtime/train/gradient_rows.h"
+
 #define NOT_HELD UINT32_MAX
 
 enum { MOST_ELEMENTS = 1 << 21 }; /* of a piece, and of all pieces of a round: two that large are under way at once */
@@ -9,8 +11,8 @@ enum { MOST_ELEMENTS = 1 << 21 }; /* of a piece, and of all pieces of a round: t
 /* What a rank tells of a parameter: its first stage there, when its gradient is final, and how large it is. */
 typedef struct Holding {
     uint32_t stage;
-    uint32_t layer; /* whose backward finishes its gradient */
-    uint64_t elements;
+    uint32_t layer;         /* whose backward finishes its gradient */
+    uint64_t elements, row; /* row: GradientPiece.row */
 } Holding;
 
 /* A use that some rank holds, as ranks tell each other. */
@@ -108,6 +110,15 @@ static ParameterPlace *sort_parameters(const Holding *known, uint32_t total)
 
 /* ---- Who has what ---- */
 
+/* Coding with error feedback leaves no row 0. */
+static size_t row_of(const SkyProgram *program, const SkyParameter *parameter)
+{
+    size_t elements = parameter->value.bytes / sizeof(float), row;
+    if (!parameter->reads || program->sum_codec || program->replica_count < 2) return 0;
+    row = elements / (size_t)parameter->value.dim[0];
+    return row <= MOST_ELEMENTS ? row : 0;
+}
+
 /* Writes what this rank has of each parameter. Returns the number of uses of those that are summed. */
 static uint32_t list_held(const SkyProgram *program, Holding *mine)
 {
@@ -123,7 +134,8 @@ static uint32_t list_held(const SkyProgram *program, Holding *mine)
             if (mine[index].stage == NOT_HELD)
                 mine[index] = (Holding){.stage = program->stages[s].index,
                                         .layer = layer_of(&program->stages[s], parameter),
-                                        .elements = parameter->value.bytes / sizeof(float)};
+                                        .elements = parameter->value.bytes / sizeof(float),
+                                        .row = row_of(program, parameter)};
             uses += gradient_uses(program, parameter);
         }
     return uses;
@@ -223,7 +235,8 @@ size_t gradient_part_begin(const GradientPiece *piece, int holder)
 {
     if (piece->holder_count < 3) return 0;
     if (holder == piece->holder_count) return piece->elements;
-    return piece->elements * (size_t)holder / (size_t)piece->holder_count / CODEC_TILE * CODEC_TILE;
+    size_t whole = piece->row ? piece->row : CODEC_TILE;
+    return piece->elements * (size_t)holder / (size_t)piece->holder_count / whole * whole;
 }
 
 size_t gradient_part_elements(const GradientPiece *piece, int holder)
@@ -234,6 +247,8 @@ size_t gradient_part_elements(const GradientPiece *piece, int holder)
 
 size_t gradient_part_room(const GradientPiece *piece)
 {
+    size_t parts = piece->holder_count < 3 ? 1 : (size_t)piece->holder_count;
+    if (piece->row) return gradient_rows_room((piece->elements / piece->row + parts - 1) / parts, piece->row);
     return memory_round_up(gradient_part_elements(piece, piece->own), CODEC_TILE);
 }
 
@@ -282,7 +297,8 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
         size_t elements = known[index].stage == NOT_HELD ? 0 : known[index].elements;
         const SkyParameter *parameter = elements ? gradient_sums_held(execution, index, &stage) : NULL;
         bool is_summed = parameter && gradient_uses(execution->program, parameter);
-        GradientPiece piece = {.global_index = index};
+        size_t row = known[index].row, most = row ? MOST_ELEMENTS / row * row : MOST_ELEMENTS;
+        GradientPiece piece = {.global_index = index, .row = row};
         if (is_summed) {
             piece.target = execution_address(execution, stage, 0, parameter->gradient);
             find_end(execution, stage, parameter, &piece);
@@ -291,7 +307,7 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
         }
         for (size_t first = 0; first < elements; first += piece.elements) {
             piece.first = first;
-            piece.elements = elements - first < MOST_ELEMENTS ? elements - first : MOST_ELEMENTS;
+            piece.elements = elements - first < most ? elements - first : most;
             if (ends_round(in_round, piece.elements, known[index].layer != last_layer)) in_round = 0, round++;
             in_round += piece.elements;
             last_layer = known[index].layer;

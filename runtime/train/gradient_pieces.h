@@ -19,6 +19,7 @@ typedef struct GradientTerm {
 typedef struct GradientPiece {
     uint32_t global_index;
     size_t first, elements;
+    size_t row;          /* elements of a table's row, where only rows that are not 0 are sent; 0: all are */
     float *target;       /* where updates read the sum, of the whole parameter */
     float *sum_residual; /* where sums are coded, of the whole parameter */
     uint8_t *sum_coded;
@@ -26,8 +27,10 @@ typedef struct GradientPiece {
     int term_count;
     const int *holders; /* ranks, ascending */
     int holder_count, own;
-    float **parts;         /* per term: where this rank's part of it is while it is added up */
-    uint32_t stage, calls; /* final when so many calls of the last list of that stage of this rank are done */
+    float **parts; /* per term: where this rank's part of it is while it is added up; of a table: what arrived */
+    float *received, *packed; /* of a table: messages of other holders, and to them; gradient_part_room for each */
+    size_t moved[2];          /* of a table: elements that the step's messages of terms and of sums had */
+    uint32_t stage, calls;    /* final when so many calls of the last list of that stage of this rank are done */
     uint32_t round;
 } GradientPiece;
 
@@ -57,6 +60,7 @@ typedef struct GradientSums {
     uint32_t *calls;            /* per stage of this rank: done of the list that ends its gradients */
     uint32_t *owner;            /* per parameter of the model: the rank that has it in the earliest stage */
     MemoryRegion received;      /* other ranks' parts of the pieces of rounds that are under way */
+    MemoryRegion packed;        /* what is sent of tables; as many elements, if there are tables */
     MemoryRegion coded;         /* what `received` is decoded from: as many elements */
     bool emulated;              /* what sums take is as planned */
     double *when;               /* [rank][round], and one rank more for this one's */
@@ -65,10 +69,11 @@ typedef struct GradientSums {
 /* Collective. Settles owners, pieces and rounds; returns the elements that rounds under way need room for. */
 size_t gradient_pieces_settle(GradientSums *sums);
 
-/* The elements of the piece that a holder sums: with two holders, each sums all. Parts begin with whole tiles. */
+/* The elements of the piece that a holder sums: with two holders, each sums all. Parts begin with whole tiles, of
+ * tables with whole rows. */
 size_t gradient_part_begin(const GradientPiece *piece, int holder);
 size_t gradient_part_elements(const GradientPiece *piece, int holder);
-/* Of this rank's part, with room for whole tiles. */
+/* Of this rank's part, with room for whole tiles; of tables, of a message about the largest part. */
 size_t gradient_part_room(const GradientPiece *piece);
 
 /* How often the model uses a parameter, as sums count it: 0, it is not summed. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "runtime/program/parallel.h"
+#include "runtime/train/gradient_rows.h"
 
 static size_t bytes_of(Codec codec, size_t elements)
 {
@@ -26,7 +27,10 @@ bool gradient_sums_open(GradientSums *sums, const Pipeline *pipeline, Diagnostic
     if (sums->emulated)
         sums->when = arena_new_array(&sums->arena, double, (program->rank_count + 1) * (size_t)sums->whole_rounds);
     size_t coded = sums->codec ? bytes_of(sums->codec, received) : 0;
+    bool tables = false;
+    for (int i = 0; i < sums->piece_count; i++) tables |= sums->pieces[i].row > 0;
     return memory_map(&sums->received, received * sizeof(float), 1, "gradients of other ranks", diagnostics) &&
+           memory_map(&sums->packed, tables ? received * sizeof(float) : 0, 1, "rows of tables", diagnostics) &&
            memory_map(&sums->coded, coded, 1, "coded gradients of other ranks", diagnostics);
 }
 
@@ -34,6 +38,7 @@ void gradient_sums_close(GradientSums *sums)
 {
     arena_free(&sums->arena);
     memory_unmap(&sums->received);
+    memory_unmap(&sums->packed);
     memory_unmap(&sums->coded);
 }
 
@@ -66,10 +71,94 @@ static void code_terms(const GradientSums *sums, const GradientPiece *piece, int
                           piece->terms[t].coded + bytes_of(sums->codec, piece->first));
 }
 
+/* ---- Tables ---- */
+
+static size_t part_rows(const GradientPiece *piece, int holder)
+{
+    return gradient_part_elements(piece, holder) / piece->row;
+}
+
+/* Where the message from the holder arrives, or the one to it leaves from. */
+static float *message_at(const GradientPiece *piece, float *messages, int holder)
+{
+    return messages + gradient_part_room(piece) * (size_t)(holder - (holder > piece->own));
+}
+
+static void send_rows(GradientSums *sums, GradientPiece *piece, const float *message, size_t elements, int holder,
+                      bool sum, int *pending)
+{
+    piece->moved[sum] += elements;
+    world_send(sums->world, message, elements * sizeof *message, piece->holders[holder], tag_of(sums, piece, sum),
+               pending);
+}
+
+static void receive_rows(GradientSums *sums, GradientPiece *piece, int holder, size_t rows, bool sum, int *pending)
+{
+    world_receive(sums->world, message_at(piece, piece->received, holder),
+                  gradient_rows_room(rows, piece->row) * sizeof(float), piece->holders[holder],
+                  tag_of(sums, piece, sum), pending);
+}
+
+/* A table has one term of each holder. */
+static void exchange_row_terms(GradientSums *sums, GradientPiece *piece, float **received, int *pending)
+{
+    piece->received = *received;
+    piece->packed = (float *)sums->packed.bytes + (*received - (float *)sums->received.bytes);
+    piece->moved[0] = piece->moved[1] = 0;
+    *received += gradient_part_room(piece) * (size_t)(piece->holder_count - 1);
+    for (int h = 0; h < piece->holder_count; h++) {
+        float *message = message_at(piece, piece->packed, h);
+        if (h == piece->own) continue;
+        if (part_rows(piece, piece->own)) receive_rows(sums, piece, h, part_rows(piece, piece->own), false, pending);
+        if (!part_rows(piece, h)) continue;
+        const float *from = piece->target + piece->first + gradient_part_begin(piece, h);
+        send_rows(sums, piece, message, gradient_rows_pack(from, part_rows(piece, h), piece->row, message), h, false,
+                  pending);
+    }
+}
+
+static void add_rows(GradientPiece *piece)
+{
+    for (int t = 0; t < piece->term_count; t++) {
+        int h = 0;
+        while (piece->holders[h] != piece->terms[t].rank) h++;
+        piece->parts[t] = h == piece->own ? NULL : message_at(piece, piece->received, h);
+    }
+    gradient_rows_add(piece->target + piece->first + gradient_part_begin(piece, piece->own),
+                      (const float *const *)piece->parts, piece->term_count, part_rows(piece, piece->own), piece->row);
+}
+
+static void exchange_row_sums(GradientSums *sums, GradientPiece *piece, int *pending)
+{
+    size_t own = part_rows(piece, piece->own), elements = 0;
+    if (own)
+        elements = gradient_rows_pack(piece->target + piece->first + gradient_part_begin(piece, piece->own), own,
+                                      piece->row, piece->packed);
+    for (int h = 0; h < piece->holder_count; h++) {
+        if (h == piece->own) continue;
+        if (part_rows(piece, h)) receive_rows(sums, piece, h, part_rows(piece, h), true, pending);
+        if (own) send_rows(sums, piece, piece->packed, elements, h, true, pending);
+    }
+}
+
+static void unpack_sums(const GradientPiece *piece)
+{
+    for (int h = 0; h < piece->holder_count; h++)
+        if (h != piece->own && part_rows(piece, h))
+            gradient_rows_unpack(piece->target + piece->first + gradient_part_begin(piece, h), part_rows(piece, h),
+                                 piece->row, message_at(piece, piece->received, h));
+}
+
+/* ---- All parameters ---- */
+
 /* Sends each holder its part of this rank's terms, and receives this rank's part of the others'. */
 static void exchange_terms(GradientSums *sums, GradientPiece *piece, float **received, int *pending)
 {
     size_t begin = gradient_part_begin(piece, piece->own), elements = gradient_part_elements(piece, piece->own);
+    if (piece->row) {
+        exchange_row_terms(sums, piece, received, pending);
+        return;
+    }
     for (int t = 0; t < piece->term_count; t++) {
         const GradientTerm *term = &piece->terms[t];
         piece->parts[t] = term->gradient ? term->gradient + piece->first + begin : *received;
@@ -94,11 +183,15 @@ static void *sum_at(const GradientPiece *piece, Codec codec, int holder)
 }
 
 /* Of three or more holders: each sends its sum to the others. */
-static void exchange_sums(GradientSums *sums, const GradientPiece *piece, int threads, int *pending)
+static void exchange_sums(GradientSums *sums, GradientPiece *piece, int threads, int *pending)
 {
     Codec codec = sums->codes_sums ? sums->codec : CODEC_NONE;
     size_t own = gradient_part_elements(piece, piece->own), at = piece->first + gradient_part_begin(piece, piece->own);
     if (piece->holder_count < 3) return;
+    if (piece->row) {
+        exchange_row_sums(sums, piece, pending);
+        return;
+    }
     if (codec)
         parallel_code(threads, codec, piece->target + at, piece->sum_residual + at, own,
                       sum_at(piece, codec, piece->own));
@@ -125,6 +218,10 @@ static void decode_sums(const GradientSums *sums, const GradientPiece *piece, in
 /* Adds up this rank's part, and makes its terms 0 for the next step. */
 static void add(const GradientSums *sums, GradientPiece *piece, int threads)
 {
+    if (piece->row) {
+        add_rows(piece);
+        return;
+    }
     for (int t = 0; t < piece->term_count && sums->codec; t++)
         if (!piece->terms[t].gradient)
             parallel_code(threads, sums->codec, piece->parts[t], NULL, gradient_part_elements(piece, piece->own),
@@ -142,6 +239,7 @@ static void hand_out(const GradientSums *sums, const GradientPiece *piece, int t
     const Execution *execution = sums->execution;
     uint32_t stage = 0;
     decode_sums(sums, piece, threads);
+    if (piece->row && piece->holder_count > 2) unpack_sums(piece);
     for (const SkyParameter *p; (p = gradient_sums_held(execution, piece->global_index, &stage)); stage++) {
         float *to = execution_address(execution, stage, 0, p->gradient);
         if (to != piece->target)
@@ -181,7 +279,8 @@ static void advance(GradientSums *sums, double when, int threads)
         add_round(sums, &sums->rounds[sums->added], threads);
     for (; sums->begun < sums->round_count; sums->begun++) {
         GradientRound *round = &sums->rounds[sums->begun];
-        if (round->after >= sums->added || !is_final(sums, round)) break;
+        int free = sums->packed.bytes ? sums->finished : sums->added; /* sums of tables arrive there, too */
+        if (round->after >= free || !is_final(sums, round)) break;
         begin(sums, round, when, threads);
     }
     for (; sums->finished < sums->added && !sums->rounds[sums->finished].sums; sums->finished++)
@@ -206,17 +305,26 @@ static void await(GradientSums *sums)
                (WaitReason){other, -1, -1, "gradients of a parameter that it has, too"});
 }
 
+/* Of a round, as replica_sums_bytes counts: a holder sends 2 (holders - 1) / holders of them. */
+static double summed_bytes(const GradientRound *round)
+{
+    double elements = 0;
+    for (int i = 0; i < round->count; i++) {
+        const GradientPiece *piece = &round->pieces[i];
+        double moved = (double)(piece->moved[0] + piece->moved[1]), holders = piece->holder_count;
+        elements += piece->row ? moved * holders / (2 * (holders - 1)) : (double)piece->elements;
+    }
+    return elements * sizeof(float);
+}
+
 /* The last rank that ends the gradients of a round lets its messages begin. They take this rank's links as long as
  * planned, one round after another. */
 static void emulate(GradientSums *sums)
 {
     const SkyProgram *program = sums->execution->program;
     StepPart before = step_clock_enter(&sums->world->clock, PART_WAITING);
-    double *mine = &sums->when[program->rank_count * sums->whole_rounds], end = 0, all = 0;
-    for (int i = 0; i < sums->round_count; i++) {
-        mine[sums->rounds[i].pieces->round] = sums->rounds[i].when;
-        all += (double)sums->rounds[i].elements;
-    }
+    double *mine = &sums->when[program->rank_count * sums->whole_rounds], end = 0;
+    for (int i = 0; i < sums->round_count; i++) mine[sums->rounds[i].pieces->round] = sums->rounds[i].when;
     world_allgather(sums->world, mine, sums->whole_rounds * sizeof *mine, sums->when, "the sums of gradients");
     for (int i = 0; i < sums->round_count; i++) {
         const GradientRound *round = &sums->rounds[i];
@@ -225,7 +333,7 @@ static void emulate(GradientSums *sums)
                 end = fmax(
                     end,
                     sums->when[(uint32_t)round->pieces[p].holders[h] * sums->whole_rounds + round->pieces[p].round]);
-        end += program->sum_s * (double)round->elements / all;
+        end += program->sum_s * summed_bytes(round);
     }
     world_sleep_until(sums->world, end + program->sum_latency_s);
     step_clock_leave(&sums->world->clock, before);

@@ -9,6 +9,8 @@
  * others: reduce-scatter and all-gather. Parameters go in pieces, and pieces in rounds, so that little memory is
  * needed.
  *
+ * Of a table only rows that are not 0 are sent (gradient_rows.h), without a codec.
+ *
  * With a codec, every term is coded with error feedback, and its holder adds what it decodes to, as the others do. Of
  * three or more replicas sums are coded, too. Tiles begin where the parameter does, so bits do not depend on cuts.
  *

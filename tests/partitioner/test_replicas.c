@@ -5,10 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "partitioner/planner/planner.h"
+#include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
 #include "tests/common/scratch.h"
 #include "tests/partitioner/random_costs.h"
@@ -116,19 +118,41 @@ static void pipelines_are_planned_with_what_sums_take(void **state)
     (void)state;
     DeviceCost devices[] = {{.region = 0}, {.region = 1}, {.region = 2}, {.region = 0}};
     double bandwidth[] = {1e3, 100, 200, 50, 1e3, 1e3, 400, 1e3, 1e3};
-    int group_of[] = {0, 1, 1, -1};
+    int group_of[] = {0, 1, 1, -1}, microbatches[] = {3, 1, 4};
     const Costs asked = {.device_count = 4, .devices = devices, .region_count = 3, .bandwidth_Bps = bandwidth};
     Arena arena = {0};
     for (int count = 2; count <= 3; count++) {
-        Costs costs = replica_costs(&asked, group_of, count, 0, CODECS_LOSSLESS, &arena);
+        Costs costs = replica_costs(&asked, group_of, microbatches, count, 0, CODECS_LOSSLESS, &arena);
         assert_float_equal(costs.devices[0].sum_s, 2.0 * (count - 1) / count / 200, 1e-15);
         for (int d = 1; d < 4; d++) assert_true(costs.devices[d].sum_s == 0);
     }
-    Costs costs = replica_costs(&asked, group_of, 2, 1, 1u << CODEC_BF16, &arena);
+    Costs costs = replica_costs(&asked, group_of, microbatches, 2, 1, 1u << CODEC_BF16, &arena);
     assert_float_equal(costs.devices[1].sum_s, 0.5 / 50, 1e-15);
     assert_float_equal(costs.devices[2].sum_s, 0.5 / 200, 1e-15);
     assert_true(devices[0].sum_s == 0 && devices[1].sum_s == 0);
     arena_free(&arena);
+}
+
+/* What a replica sends of a table is what its own micro-batches read, by Zipf's law; of three or more, also what any
+ * reads. Brute force over all ranks of the law. */
+static void tables_are_summed_by_the_rows_that_occur(void **state)
+{
+    (void)state;
+    enum { ROWS = 5000, READS = 300, MICROBATCHES = 12, MOST = 5 };
+    double all = 0, own = 0, any = 0;
+    for (int i = 1; i <= ROWS; i++) all += 1.0 / i;
+    for (int i = 1; i <= ROWS; i++) {
+        own += 1 - pow(1 - 1 / (i * all), READS * MOST);
+        any += 1 - pow(1 - 1 / (i * all), READS * MICROBATCHES);
+    }
+    LayerCost layer = {.gradient_bytes = 70 + ROWS * 8, .table_rows = ROWS, .table_row_bytes = 8, .table_reads = READS};
+    const unsigned lossy = 1u << CODEC_Q8;
+    double two = (double)replica_sums_bytes(&layer, 2, MICROBATCHES, MOST, CODECS_LOSSLESS) - 70;
+    double more = (double)replica_sums_bytes(&layer, 3, MICROBATCHES, MOST, CODECS_LOSSLESS) - 70;
+    assert_true(fabs(two / 8 - own) < 2 && fabs(more / 8 - (own + any) / 2) < 2);
+    assert_int_equal(replica_sums_bytes(&layer, 3, MICROBATCHES, MOST, lossy), layer.gradient_bytes);
+    layer.table_reads = INT32_MAX;
+    assert_int_equal(replica_sums_bytes(&layer, 2, MICROBATCHES, MOST, CODECS_LOSSLESS), layer.gradient_bytes);
 }
 
 int main(void)
@@ -137,6 +161,7 @@ int main(void)
         cmocka_unit_test(first_microbatches_are_dealt_in_proportion),
         cmocka_unit_test(joined_plans_read_back_with_their_parts),
         cmocka_unit_test(pipelines_are_planned_with_what_sums_take),
+        cmocka_unit_test(tables_are_summed_by_the_rows_that_occur),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

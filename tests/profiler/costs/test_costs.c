@@ -331,6 +331,8 @@ static void bad_costs_are_refused(void **state)
     refuses("\"memory_bytes\":7", "\"state_bytes\":7,\"stash_bytes\":4,\"shared_bytes\":5");
     refuses("\"memory_bytes\":7", "\"state_bytes\":7,\"stash_bytes\":9,\"shared_bytes\":6");
     refuses("\"stash_bytes\":5", "\"stash_bytes\":5,\"shared_bytes\":1");
+    refuses("\"stash_bytes\":5", "\"stash_bytes\":5,\"gradient_bytes\":7,\"table_rows\":2,\"table_row_bytes\":4");
+    refuses("\"stash_bytes\":5", "\"stash_bytes\":5,\"gradient_bytes\":7,\"table_rows\":2");
     refuses("[1,2]", "[1]");
     refuses("[1,2]", "[1,null]");
     refuses("\"slowdown\":2.5", "\"slowdown\":0");

@@ -106,11 +106,11 @@ def test_like_one_pipeline(skycc, model):
     assert len(shares) > 1, "all replicas have as many rows"
 
 
-def test_same_bits_in_one_process(skycc, model, out="three"):
+def test_same_bits_in_one_process(skycc, model, out="three", batch="batch.safetensors"):
     shutil.rmtree("bits", ignore_errors=True)
-    train(out, "--data", "batch.safetensors", "--steps", "3", "--schedule-lr", "constant", "--warmup", "0", "--clip",
+    train(out, "--data", batch, "--steps", "3", "--schedule-lr", "constant", "--warmup", "0", "--clip",
           "0", "--no-decay", "none", "--no-shuffle", "--log", "bits.csv", "--checkpoint", "bits")
-    subprocess.run([skycc, "run", model, "--inputs", "batch.safetensors", "--loss", "cross-entropy", "--train", "3",
+    subprocess.run([skycc, "run", model, "--inputs", batch, "--loss", "cross-entropy", "--train", "3",
                     "--seed", "3", "--dropout", "0.1", "--optimizer", "adamw:eps=1e-4,lr=1e-3", "--plan",
                     f"{out}/plan.json", "-o", "bits.safetensors"], check=True, stderr=subprocess.DEVNULL)
     run = safetensors_files.read("bits.safetensors")
@@ -121,8 +121,20 @@ def test_same_bits_in_one_process(skycc, model, out="three"):
         if f"param/{name}" in run:
             assert np.array_equal(value, run[f"param/{name}"]), f"{name} is not the same bits in one process"
             compared += 1
-    assert compared > 40
+    assert compared > 20, compared
     assert run["out/logits"].shape[0] == BATCH
+
+
+def test_tables(skycc, model):
+    """Of an embedding table that nothing else uses, replicas send only rows that occur."""
+    few = safetensors_files.read("batch.safetensors")
+    safetensors_files.write("few-labels.safetensors", {**few, "labels": few["labels"] % 3})
+    for replicas in ("2", "3"):
+        compile_plan(skycc, model, "tables", "--replicas", replicas, "--allocate", "even", *PADDED)
+        test_same_bits_in_one_process(skycc, model, "tables", "few-labels.safetensors")
+        with open("tables/costs.json") as file:
+            tables = [layer for layer in json.load(file)["layers"] if "table_rows" in layer]
+        assert [(table["table_rows"], table["table_reads"]) for table in tables] == [(256, 2 * LENGTH)]
 
 
 def test_coded_sums(skycc, model):
@@ -207,6 +219,7 @@ def main():
             file.write(CLUSTER)
         test_like_one_pipeline(skycc, model)
         test_same_bits_in_one_process(skycc, model)
+        test_tables(skycc, f"{data}/bert/bert-nano-tokcls-opset17-dyn.onnx")
         test_coded_sums(skycc, model)
         test_resumes_where_only_the_first_replica_sees_files()
         test_goes_on_without_a_device(skycc, model)
