@@ -30,7 +30,8 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
                            .source = options->source,
                            .labels = labels.names,
                            .label_count = labels.count,
-                           .problem = labels.problem};
+                           .problem = labels.problem,
+                           .as_is = options->as_is};
     ok = ok && folder_export(options->model, &folder, find, context, diagnostics);
     arena_free(&arena);
     return ok;

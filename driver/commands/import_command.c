@@ -28,10 +28,12 @@ static bool run(const Options *options, bool imports, Diagnostics *diagnostics)
     Arena arena = {0};
     Head head;
     FILE *summary = options->quiet ? NULL : stderr;
-    bool ok = name_labels(&head, options, &arena, diagnostics) &&
-              (imports ? folder_import(options->folder, options->output, &head, (WeightSource)options->import_weights,
-                                       options->seed, summary, diagnostics)
-                       : head_add(options->model, options->output, &head, options->seed, summary, diagnostics));
+    bool ok =
+        name_labels(&head, options, &arena, diagnostics) &&
+        (imports ? folder_import(options->folder, options->output, &head, (WeightSource)options->import_weights,
+                                 options->seed, summary, diagnostics)
+         : options->as_is ? head_keep(options->model, options->output, &head, diagnostics)
+                          : head_add(options->model, options->output, &head, options->seed, summary, diagnostics));
     arena_free(&arena);
     return ok;
 }

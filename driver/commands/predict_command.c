@@ -15,6 +15,7 @@
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
+#include "runtime/program/label_names.h"
 
 enum { MOST_BATCH = 32, USUAL_LENGTH = 128 /* the default of --max-length */ };
 
@@ -69,6 +70,12 @@ static bool import_model(Prediction *prediction, Diagnostics *diagnostics)
     struct stat status;
     prediction->path = prediction->options->model;
     if (stat(prediction->path, &status) != 0 || !S_ISDIR(status.st_mode)) return true;
+    const char *graph = arena_format(&prediction->arena, "%s/model.onnx", prediction->path);
+    bool weighs = access(arena_format(&prediction->arena, "%s/model.safetensors", prediction->path), F_OK) == 0;
+    if (!weighs && access(graph, F_OK) == 0) { /* what finetune leaves of a graph */
+        prediction->path = graph;
+        return true;
+    }
     const char *path = scratch_place(prediction, "model.onnx", diagnostics);
     const Head head = {.kind = HEAD_FROM_FOLDER};
     if (!path || !folder_import(prediction->path, path, &head, WEIGHTS_FOLDER, 0, NULL, diagnostics)) return false;
@@ -83,7 +90,9 @@ static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnosti
     if (text && (!head_parse(text, &head) || head.kind == HEAD_NONE))
         return input_error(diagnostics, prediction->options->model,
                            "add a head with skycc head, or print the raw outputs with skycc run", "has no head");
-    prediction->head = head.kind;
+    prediction->head = head.kind, prediction->several = head.several;
+    prediction->labels =
+        label_names_read(onnx_model_property(model, PROPERTY_LABELS), &prediction->arena, &prediction->label_count);
     const Onnx__GraphProto *graph = model->proto->graph;
     for (size_t i = 0; i < graph->n_output; i++) {
         const char *name = graph->output[i]->name ? graph->output[i]->name : "";
@@ -117,9 +126,9 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
     bool ok = config_parse(&config, text, prediction->options->model, &prediction->arena, diagnostics);
     if (ok) {
         prediction->most_width = encoder_most_positions(&config);
-        prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
+        if (!prediction->labels) prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
         const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
-        prediction->several = problem && strcmp(problem, LABELS_SEVERAL) == 0;
+        prediction->several |= problem && strcmp(problem, LABELS_SEVERAL) == 0;
         read_ends(prediction, json_object_get(config.json, "eos_token_id"));
     }
     config_free(&config);

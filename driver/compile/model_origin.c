@@ -25,11 +25,14 @@ static const char *label_list(const char *config, Arena *arena)
 DataOrigin model_origin(const OnnxModel *model, const char *called, Arena *arena)
 {
     const char *config = onnx_model_property(model, PROPERTY_CONFIG), *text = onnx_model_property(model, PROPERTY_HEAD),
-               *tokenizers = onnx_model_property(model, PROPERTY_TOKENIZERS);
+               *tokenizers = onnx_model_property(model, PROPERTY_TOKENIZERS),
+               *names = onnx_model_property(model, PROPERTY_LABELS);
     Head head = {0};
     bool named = config && text && head_parse(text, &head) && head.labels;
     return (DataOrigin){.called = called,
-                        .labels = named ? label_list(config, arena) : "",
+                        .labels = names   ? arena_string(arena, names)
+                                  : named ? label_list(config, arena)
+                                          : "",
                         .tokenizers = tokenizers ? arena_string(arena, tokenizers) : "",
                         .is_model = true};
 }

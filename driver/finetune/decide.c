@@ -5,13 +5,19 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/parts.h"
+#include "base/text.h"
 #include "cluster/cluster.h"
+#include "driver/compile/packed_model.h"
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/table_check.h"
+#include "frontend/huggingface/add_head.h"
 #include "frontend/text/chat_template.h"
+#include "graph/passes/pack_rows.h"
+#include "runtime/program/label_names.h"
 
 #define PATIENCE "3"
 enum { BATCH = 32, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
@@ -99,10 +105,16 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     return true;
 }
 
-static void decide_head(Decision *decision)
+static size_t classes_of(const Decision *decision)
 {
     const TaskColumns *columns = &decision->columns;
-    size_t classes = columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
+    return columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
+}
+
+static void set_head(Decision *decision)
+{
+    const TaskColumns *columns = &decision->columns;
+    size_t classes = classes_of(decision);
     switch (columns->task) {
     case TASK_CLASSES: set(HEAD, text_of("seqcls:%zu", classes), NULL); break;
     case TASK_MULTI_LABEL:
@@ -116,6 +128,102 @@ static void decide_head(Decision *decision)
     case TASK_NEXT: set(HEAD, "lm", NULL); break;
     default: set(HEAD, "mlm", NULL);
     }
+}
+
+static bool is_among(const char *text, const char *const *names, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (strcasecmp(text, names[i]) == 0) return true;
+    return false;
+}
+
+/* The table's labels, by the head's names: how many the head has, and one that it lacks. Data sets meet models in the
+ * same way (runtime/storage/data_origin.h). */
+static size_t count_known(const Decision *decision, const char *const *names, int64_t count, const char **unknown)
+{
+    const TaskColumns *columns = &decision->columns;
+    size_t known = 0;
+    if (columns->label_count > 1) {
+        for (size_t i = 0; i < columns->label_count; i++)
+            if (is_among(columns->labels[i], names, count))
+                known++;
+            else
+                *unknown = columns->labels[i];
+        return known;
+    }
+    const StringMap *values = &table_survey_column(&decision->survey, columns->labels[0])->values;
+    for (size_t i = 0; i < values->capacity; i++)
+        if (values->entries[i].key) {
+            if (is_among(values->entries[i].key, names, count))
+                known++;
+            else
+                *unknown = values->entries[i].key;
+        }
+    return known;
+}
+
+/* Whether the head that is there is one for the table; how its labels meet the table's. */
+static bool keep_head(Decision *decision, const Head *wanted, Diagnostics *diagnostics)
+{
+    const FoundHead *found = &decision->model.found;
+    const char *path = decision->model.path, *unknown = NULL, *needs = decision->settings->of[SETTING_HEAD].value;
+    const char *const *names = found->head.names;
+    Head head = *wanted;
+    head.labels = found->head.labels;
+    size_t labels = decision->columns.label_count > 1 ? decision->columns.label_count : classes_of(decision);
+    if (!found_head_is(found, &head))
+        return input_error(
+            diagnostics, path,
+            "give the encoder without its head or its Hugging Face folder, or with --task and --label what the head is "
+            "for",
+            found->head.kind == HEAD_FROM_FOLDER ? "needs a head, or hidden states for a new one; it has the outputs %s"
+                                                 : "has another head: %s; the task '%s' of this table needs %s",
+            found->head.kind == HEAD_FROM_FOLDER ? found->all : head_text(&decision->settings->arena, &found->head),
+            decision->settings->of[SETTING_TASK].value, needs);
+    size_t known = names ? count_known(decision, names, head.labels, &unknown) : 0;
+    if (known && known < labels) {
+        const char *nearest = text_nearest(unknown, names, (size_t)head.labels);
+        return input_error(diagnostics, path,
+                           "correct the table, or give the encoder without its head, or its Hugging Face folder",
+                           "has a head for the labels %s, but not for '%s' of the table%s%s%s",
+                           label_names_some(names, (size_t)head.labels, &decision->settings->arena), unknown,
+                           nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    }
+    if (wanted->labels && (known ? wanted->several && known < (size_t)head.labels : wanted->labels != head.labels))
+        return input_error(diagnostics, path,
+                           "give the encoder without its head or its Hugging Face folder, or another table",
+                           "has a head of %lld labels, but the table has %zu", (long long)head.labels, labels);
+    bool counts = wanted->kind == HEAD_SEQUENCE || wanted->kind == HEAD_TOKENS;
+    set(HEAD, head_text(&decision->settings->arena, &head), NULL);
+    set(AS_IS,
+        known    ? KEPT_NAMES
+        : counts ? "labels of the table"
+                 : "true",
+        !counts ? "the model's own head is trained on"
+        : known ? "the model's own head is trained on; the table's labels are its own, by their names: %s"
+        : names ? "the model's own head is trained on; none of its labels (%s) is one of the table's, which take its "
+                  "outputs in their order"
+                : "the model's own head is trained on; its labels have no names: the table's take its outputs in their "
+                  "order",
+        names ? label_names_some(names, (size_t)head.labels, &decision->settings->arena) : "");
+    return true;
+}
+
+static bool decide_head(Decision *decision, Diagnostics *diagnostics)
+{
+    const SourceModel *model = &decision->model;
+    Head wanted;
+    set_head(decision);
+    if (model->is_folder) return true;
+    if (!head_parse(decision->settings->of[SETTING_HEAD].value, &wanted))
+        bug("no head '%s'", decision->settings->of[SETTING_HEAD].value);
+    if (!model->found.imported)
+        set(RESULT, "model.onnx",
+            "skycc did not import the model, so run/model is no Hugging Face folder of weights: it "
+            "holds model.onnx and the tokenizer");
+    return model->found.head.kind == HEAD_NONE ? head_can_be_added(&model->found, &wanted, model->has_mask, model->path,
+                                                                   &decision->settings->arena, diagnostics)
+                                               : keep_head(decision, &wanted, diagnostics);
 }
 
 /* ---- Length ---- */
@@ -137,6 +245,7 @@ static void take_windows(Decision *decision, const uint32_t *lengths)
     const char *given = decision->options->given[SETTING_LENGTH];
     if (given) most = atoll(given);
     int64_t longest = lengths[decision->survey.rows - 1], length = longest < most ? longest : most;
+    if (decision->model.width) length = decision->model.width;
     int64_t stride = !shares ? 0 : length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
     decision->examples = 0;
     for (size_t i = 0; i < decision->survey.rows; i++) /* about: questions take room in every window */
@@ -159,6 +268,7 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
     if (given) wanted = atoll(given), most = decision->model.positions;
     int64_t length = wanted < most ? wanted : most;
     if (length < least) length = least;
+    if (decision->model.width) length = decision->model.width;
     double tokens = 0;
     for (size_t i = 0; i < rows; i++) {
         cut += lengths[i] > length;
@@ -241,6 +351,11 @@ static uint32_t *lengths_of_files(Decision *decision, Tokenizer *tokenizer, Diag
 static bool decide_length(Decision *decision, Diagnostics *diagnostics)
 {
     const SourceModel *model = &decision->model;
+    const char *given = decision->options->given[SETTING_LENGTH];
+    if (model->width && given && atoll(given) != model->width)
+        return usage_error(diagnostics, "leave --max-length out, or export the model with open dimensions",
+                           "%s takes rows of %lld tokens, neither more nor fewer", model->path,
+                           (long long)model->width);
     const TaskColumns *columns = &decision->columns;
     Tokenizer *tokenizer = open_tokenizer(model, diagnostics);
     if (!tokenizer) return false;
@@ -286,6 +401,33 @@ static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
     return true;
 }
 
+/* Why short rows of an ONNX graph cannot share sequences; NULL: they can. */
+static const char *packing_problem(const Decision *decision, Arena *arena)
+{
+    const SourceModel *model = &decision->model;
+    enum { TOKENS = 16, SLOTS = 3, ROWS = 4 };
+    int64_t tokens = TOKENS;
+    DimensionBinding dimension = {model->length, TOKENS};
+    if (model->is_folder || model->found.imported) return NULL;
+    if (!model->batch || !model->length || !model->has_mask) return "its dimensions are fixed, or it has no mask";
+    ModelOptions load = {.import = {.no_weights = true,
+                                    .dimensions = &dimension,
+                                    .dimension_count = 1,
+                                    .unbound_rows = PACKING_GRAPH_ROWS,
+                                    .default_dimension = TOKENS},
+                         .lengths = {.dimension = model->length, .list = &tokens, .count = 1},
+                         .packing = {PACKING_GRAPH_ROWS, TOKENS, SLOTS, ROWS, TOKENS},
+                         .last_pass = "pack"};
+    TrainingModel packed;
+    Diagnostics found = {0};
+    bool read = packed_model_import(&packed, model->path, &load, &found);
+    const char *problem = "its inputs do not share open dimensions and a mask";
+    if (read) problem = training_model_make(&packed, &load, &found) ? NULL : arena_string(arena, found.last->message);
+    training_model_free(&packed);
+    diagnostics_free(&found);
+    return problem;
+}
+
 static void decide_batch(Decision *decision)
 {
     const char *given = decision->options->given[SETTING_BATCH];
@@ -294,11 +436,13 @@ static void decide_batch(Decision *decision)
     set(BATCH, text_of("%lld", (long long)batch), "rows of a step; compile cuts them into micro-batches");
     const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
     bool packs = !task_texts[decision->columns.task].is_padded;
+    const char *problem = packs ? packing_problem(decision, &decision->settings->arena) : NULL;
+    packs &= !problem;
     if (name)
         set(DIMENSIONS, text_of("%s=%s%s", name, packs ? "auto:" : "", length), "%s",
             packs ? "short rows share packed sequences"
-                  : text_of("rows cannot share sequences: about %.0f%% of the tokens computed are padding",
-                            100 * decision->padding));
+                  : text_of("rows cannot share sequences%s%s: about %.0f%% of the tokens computed are padding",
+                            problem ? ", because " : "", problem ? problem : "", 100 * decision->padding));
 }
 
 /* What the user said, or else this value for this reason (NULL: none). */
@@ -320,7 +464,8 @@ static void decide_weights(Decision *decision)
                 : "branches at every matrix of every block; only these and the head are trained");
     set(FROZEN, options->given[SETTING_FROZEN], "how matrices that are not trained are stored");
     double dropout = decision->model.dropout;
-    set_given(decision, SETTING_DROPOUT, dropout > 0 ? text_of("%g", dropout) : "off", "as config.json says");
+    set_given(decision, SETTING_DROPOUT, dropout > 0 ? text_of("%g", dropout) : "off",
+              decision->model.is_folder || decision->model.found.config ? "as config.json says" : NULL);
     set(PRECISION, options->given[SETTING_PRECISION], "of matrix products");
     set(REPLICAS, options->given[SETTING_REPLICAS], "pipelines that share the rows of a step");
     set(LOGITS, options->given[SETTING_LOGITS], NULL);
@@ -441,8 +586,8 @@ bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnos
                                 diagnostics);
     if (ok) set(MODEL, decision->model.path, "%s", decision->model.kind ? decision->model.kind : "an ONNX graph");
     ok = ok && decide_data(decision, diagnostics);
-    if (ok) decide_head(decision);
-    ok = ok && decide_length(decision, diagnostics) && decide_sets(decision, diagnostics);
+    ok = ok && decide_head(decision, diagnostics) && decide_length(decision, diagnostics) &&
+         decide_sets(decision, diagnostics);
     if (ok) {
         decide_batch(decision);
         decide_training(decision);

@@ -55,11 +55,11 @@ bool settings_name_labels(const Settings *settings)
     return strstr(tasks, word) != NULL;
 }
 
-const char *const run_parts[] = {
-    "settings.yaml", "model.onnx",  "model.onnx.data", "cluster.yaml",    "data",
-    "programs",      "checkpoints", "model",           "adapter",         "log.csv",
-    "metrics.json",  "test.json",   "embedding.onnx",  "model.tokenizer", "embedding.tokenizer",
-    "report.html",   NULL};
+const char *const run_parts[] = {"settings.yaml",  "model.onnx", "model.onnx.data", "cluster.yaml",
+                                 "data",           "programs",   "checkpoints",     "model",
+                                 "adapter",        "log.csv",    "metrics.json",    "test.json",
+                                 "embedding.onnx", "tower.onnx", "model.tokenizer", "embedding.tokenizer",
+                                 "report.html",    NULL};
 
 /* ---- Out ---- */
 

@@ -16,6 +16,8 @@
     LIST(TEXT, "text")                                                                                                 \
     LIST(LABEL, "label")                                                                                               \
     X(HEAD, "head")                                                                                                    \
+    X(AS_IS, "as-is")                                                                                                  \
+    X(RESULT, "result")                                                                                                \
     X(TOKENIZER, "tokenizer")                                                                                          \
     X(CASED, "cased")                                                                                                  \
     X(LENGTH, "length")                                                                                                \
@@ -60,6 +62,7 @@
 typedef enum SettingKey { SETTING_WORDS(SETTING_ENUMERATOR, SETTING_ENUMERATOR) SETTING_COUNT } SettingKey;
 
 #define RUN_FORMAT "skycc.run/1"
+#define KEPT_NAMES "own labels" /* of SETTING_AS_IS: the head keeps its names of labels; else it gets the table's */
 
 typedef struct Setting {
     const char *value;  /* NULL: not set. The items of a list have a newline between */

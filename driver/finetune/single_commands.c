@@ -9,6 +9,7 @@
 
 #define MODEL "model.onnx"
 #define EMBEDDING "embedding.onnx"
+#define TOWER "tower.onnx" /* embeds single texts, before training */
 #define TRAIN "data/train.safetensors"
 #define HELD_OUT "data/train.holdout.safetensors"
 #define EVALUATION "data/eval.safetensors"
@@ -75,7 +76,10 @@ static void make_model(const Listing *listing)
     bool is_file = stat(value(listing, SETTING_MODEL), &status) == 0 && S_ISREG(status.st_mode);
     add(is_file ? "head" : "import", value(listing, SETTING_MODEL), "--head", value(listing, SETTING_HEAD), "--seed",
         listing->seed, "-o", part_file(listing, MODEL), "-q");
-    if (settings_name_labels(listing->settings)) add("--labels", file(listing, TRAIN));
+    const char *kept = value(listing, SETTING_AS_IS);
+    if (kept) add("--as-is");
+    if (settings_name_labels(listing->settings) && !(kept && strcmp(kept, KEPT_NAMES) == 0))
+        add("--labels", file(listing, TRAIN));
 }
 
 static bool is_task(const Listing *listing, const char *task)
@@ -221,14 +225,24 @@ static void export(const Listing *listing)
     SingleCommand *command = begin(listing->commands, NULL);
     add("export", part_file(listing, MODEL), part_file(listing, "checkpoints"), "--folder",
         part_file(listing, "model"));
+    const char *tokenizer = value(listing, SETTING_TOKENIZER), *slash = strrchr(tokenizer, '/');
+    if (value(listing, SETTING_RESULT))
+        add("--as-is", "--source",
+            slash ? arena_format(&listing->settings->arena, "%.*s", (int)(slash - tokenizer), tokenizer) : ".");
     if (value(listing, SETTING_LORA)) add("--adapter", part_file(listing, "adapter"));
 }
 
 /* The trained model, for single texts. */
 static void embed(const Listing *listing)
 {
+    bool imports = !value(listing, SETTING_RESULT);
+    const char *tower = part_file(listing, imports ? EMBEDDING : TOWER);
     SingleCommand *command = begin(listing->commands, NULL);
-    add("import", part_file(listing, "model"), "--head", "embedding:mean", "-q", "-o", part_file(listing, EMBEDDING));
+    add(imports ? "import" : "head", imports ? part_file(listing, "model") : value(listing, SETTING_MODEL), "--head",
+        "embedding:mean", "-q", "-o", tower);
+    if (imports) return;
+    command = begin(listing->commands, NULL);
+    add("export", tower, part_file(listing, "checkpoints"), "-o", part_file(listing, EMBEDDING));
 }
 
 void single_commands_list(SingleCommands *commands, Settings *settings, const char *run, const char *part,

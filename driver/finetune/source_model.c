@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
-#include "frontend/onnx/model.h"
 
 static const char *absolute(Arena *arena, const char *path)
 {
@@ -68,52 +68,76 @@ static bool read_folder(SourceModel *model, Arena *arena, Diagnostics *diagnosti
     return ok;
 }
 
-static const char *dimension_name(const Onnx__ValueInfoProto *input, size_t dimension, Arena *arena)
+/* The name of a dimension of (batch, seq); NULL: it is fixed, then with its size. */
+static const char *dimension_name(const Onnx__ValueInfoProto *input, size_t dimension, int64_t *size, Arena *arena)
 {
     const Onnx__TypeProto *type = input->type;
     if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type->shape) return NULL;
     const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
     if (shape->n_dim != 2) return NULL;
     const Onnx__TensorShapeProto__Dimension *found = shape->dim[dimension];
+    if (found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) *size = found->dim_value;
     return found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
                ? arena_string(arena, found->dim_param)
                : NULL;
 }
 
-/* What comes out has to be a folder, with a head for the task. */
-static bool can_get_head(const Onnx__GraphProto *graph, const char *config, const char *path, Diagnostics *diagnostics)
+/* Inputs have to be what data sets hold. */
+static bool read_inputs(SourceModel *model, const Onnx__GraphProto *graph, Arena *arena, Diagnostics *diagnostics)
 {
-    if (!config)
-        return input_error(diagnostics, path,
-                           "give the Hugging Face folder, or use skycc head, tokenize, compile and train",
-                           "was not imported from a folder, and finetune leaves a folder");
-    for (size_t i = 0; i < graph->n_output; i++) {
-        const char *name = graph->output[i]->name;
-        if (name && (strstr(name, "logits") || strcmp(name, "embedding") == 0))
-            return input_error(diagnostics, path,
-                               "give the Hugging Face folder, or use skycc tokenize, compile and train",
-                               "has a head already: its output is '%s'", name);
+    static const char known[] =
+        " input_ids attention_mask token_type_ids labels start_positions end_positions input_ids_2 attention_mask_2 "
+        "token_type_ids_2 ";
+    bool reads = false;
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const char *name = graph->input[i]->name;
+        bool weighs = !name;
+        for (size_t k = 0; name && k < graph->n_initializer && !weighs; k++)
+            weighs = strcmp(graph->initializer[k]->name, name) == 0;
+        if (weighs) continue;
+        if (!text_has_part(known, name, " "))
+            return input_error(diagnostics, model->path,
+                               "export it with the inputs input_ids, attention_mask and token_type_ids, by these names",
+                               "has an input '%s', which skycc tokenize does not make", name);
+        model->has_mask |= strcmp(name, "attention_mask") == 0;
+        if (strcmp(name, "input_ids") != 0) continue;
+        reads = true;
+        model->batch = dimension_name(graph->input[i], 0, &model->rows, arena);
+        model->length = dimension_name(graph->input[i], 1, &model->width, arena);
     }
-    return true;
+    return reads || input_error(diagnostics, model->path, "export it with an input of that name",
+                                "has no input 'input_ids' to put tokens in");
 }
 
-/* Sets *folder to the one that the model was imported from; NULL: none. */
+static const char *describe(const FoundHead *found, Arena *arena)
+{
+    if (found->head.kind == HEAD_NONE)
+        return arena_format(arena, "an ONNX encoder, hidden size %lld", (long long)found->hidden);
+    return found->head.kind == HEAD_FROM_FOLDER
+               ? "an ONNX graph"
+               : arena_format(arena, "an ONNX graph with the head %s", head_text(arena, &found->head));
+}
+
+/* Sets *folder to the one with the tokenizer; NULL: there is none. */
 static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Diagnostics *diagnostics)
 {
     OnnxModel onnx;
-    if (!onnx_model_open(&onnx, model->path, true, diagnostics)) return false;
-    const Onnx__GraphProto *graph = onnx.proto->graph;
-    for (size_t i = 0; i < graph->n_input; i++) {
-        if (!graph->input[i]->name || strcmp(graph->input[i]->name, "input_ids") != 0) continue;
-        model->batch = dimension_name(graph->input[i], 0, arena);
-        model->length = dimension_name(graph->input[i], 1, arena);
-    }
-    const char *text = onnx_model_property(&onnx, PROPERTY_CONFIG), *from = onnx_model_property(&onnx, PROPERTY_FOLDER);
-    *folder = tokenizer_folder(model->path, from, arena);
+    FoundHead *found = &model->found;
+    if (!found_head_read(found, model->path, arena, diagnostics) ||
+        !onnx_model_open(&onnx, model->path, true, diagnostics))
+        return false;
     HuggingFaceConfig config = {0};
-    bool ok = can_get_head(graph, text, model->path, diagnostics) &&
-              config_parse(&config, text, model->path, arena, diagnostics) && take_config(model, &config, arena);
+    Diagnostics unused = {0}; /* a graph of an unknown kind is of use all the same */
+    *folder = tokenizer_folder(model->path, onnx_model_property(&onnx, PROPERTY_FOLDER), arena);
+    bool ok = read_inputs(model, onnx.proto->graph, arena, diagnostics);
+    if (found->config && config_parse(&config, found->config, model->path, arena, &unused))
+        take_config(model, &config, arena);
+    else
+        model->positions = found->positions;
+    if (!found->imported) model->kind = describe(found, arena);
+    model->decoder |= found->head.kind == HEAD_NEXT;
     config_free(&config);
+    diagnostics_free(&unused);
     onnx_model_close(&onnx);
     return ok;
 }

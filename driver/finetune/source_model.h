@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/diagnostics.h"
+#include "frontend/huggingface/found_head.h"
 
 typedef struct SourceModel {
     const char *path; /* absolute */
@@ -15,6 +16,9 @@ typedef struct SourceModel {
     int64_t positions;          /* INT64_MAX: not known */
     double dropout;             /* in training, as its configuration says; 0: none */
     const char *batch, *length; /* names of the dimensions; NULL: fixed */
+    int64_t rows, width;        /* what they are fixed to; 0: they are not */
+    bool has_mask;              /* tells padding from text */
+    FoundHead found;            /* of an ONNX file */
 } SourceModel;
 
 /* Reads a Hugging Face folder or an ONNX file; `tokenizer` (NULL: the folder's) is a path. Strings are in the arena.

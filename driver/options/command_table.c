@@ -147,7 +147,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "put a head on an encoder that is an ONNX model",
          {"skycc head MODEL.onnx --head HEAD -o OUT.onnx"},
          "Writes the model with new outputs. A model that skycc import made gets the head of its family, any other "
-         "model BERT's.",
+         "model BERT's. With --as-is, the model keeps the head that it has.",
          {"skycc head encoder.onnx --head seqcls:3 -o classifier.onnx"}},
     [COMMAND_PREDICT] =
         {"predict",

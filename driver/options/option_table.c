@@ -194,6 +194,9 @@ static const Option rows[] = {
              "pairs:cls, with new weights",
      .detail = "The same heads as for *skycc import*. The weights are new: matrices normal with standard deviation "
                "0.02, or the folder's, and biases 0. Sequence classifiers read _pooler_output_ if the model has it."},
+    {"as-is", 0, NULL, HEAD, OPTION_FLAG, FIELD(as_is),
+     .help = "the model has this head already: keep it, with its weights, and only write down which head it is, and "
+             "what its labels are called (--labels, else config.json next to the model)"},
     {"labels", 0, "DATA", IMPORT | HEAD, OPTION_FILE, FIELD(labels),
      .help = "name the labels as in this data set of skycc tokenize; the folder's numbers stay if its names are the "
              "same"},
@@ -679,6 +682,8 @@ static const Option rows[] = {
      .detail = "The Hugging Face folder to make, for a model that *skycc import* made: _model.safetensors_ under the "
                "library's names, _config.json_ with the class and label names of the head, and the tokenizer's files "
                "if the imported folder still has them."},
+    {"as-is", 0, NULL, EXPORT, OPTION_FLAG, FIELD(as_is),
+     .help = "for --folder, and models of any exporter: write model.onnx into it instead of model.safetensors"},
     {"gguf", 0, "FILE", EXPORT, OPTION_FILE, FIELD(gguf),
      .help = "the file for llama.cpp to write, for a decoder that skycc import made",
      .detail = "The file for llama.cpp to write, for a decoder that *skycc import* made, with its tokenizer and chat "

@@ -73,6 +73,7 @@ typedef struct Options {
     const char *source, *labels;
     const char *gguf, *gguf_type; /* of export; the type NULL: f16 */
     Head head;
+    bool as_is; /* skycc head keeps the head that is there; export writes ONNX into the folder */
     const char *vocabulary, *tokenizer, *task;
     const char *chat_template, *end_of_text, *train_on; /* of conversations; NULL: by the tokenizer */
     bool cased, multi_label;

@@ -8,6 +8,7 @@
 #include "frontend/huggingface/folder.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
+#include "frontend/onnx/write_model.h"
 
 typedef struct Job {
     const FolderExport *wanted;
@@ -24,6 +25,7 @@ static const char *place_of(Job *job, const char *name)
 
 static bool write_tensors(Job *job)
 {
+    if (job->wanted->as_is) return onnx_write_model(job->model, place_of(job, "model.onnx"), job->diagnostics);
     const Onnx__GraphProto *graph = job->model->proto->graph;
     SafeTensorsWriter *writer = safetensors_writer();
     safetensors_writer_metadata(writer, "format", "pt");
@@ -97,6 +99,7 @@ static bool copy_tokenizer(Job *job, const char *source)
 static bool check_model(const Job *job)
 {
     const Onnx__GraphProto *graph = job->model->proto->graph;
+    if (job->wanted->as_is) return true;
     if (!onnx_model_property(job->model, PROPERTY_CONFIG) || !onnx_model_is_distinct(job->model))
         return diagnostics_error(
             job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
@@ -123,8 +126,8 @@ static bool write_folder(void *context, OnnxModel *model, Diagnostics *diagnosti
     const char *source = job.wanted->source
                              ? job.wanted->source
                              : tokenizer_folder(model->path, onnx_model_property(model, PROPERTY_FOLDER), &job.arena);
-    bool ok = write_config(&job, onnx_model_property(model, PROPERTY_CONFIG)) && write_tensors(&job) &&
-              copy_tokenizer(&job, source);
+    const char *config = onnx_model_property(model, PROPERTY_CONFIG);
+    bool ok = (!config || write_config(&job, config)) && write_tensors(&job) && copy_tokenizer(&job, source);
     if (ok)
         ok = directory_commit(&job.directory, diagnostics);
     else

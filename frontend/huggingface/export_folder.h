@@ -10,6 +10,7 @@ typedef struct FolderExport {
     const char *source;        /* where the tokenizer's files are; NULL: the folder that the model names */
     const char *const *labels; /* names of the labels, by number; NULL: those of the model */
     size_t label_count;
+    bool as_is;          /* model.onnx instead of model.safetensors: of any model, with or without config.json */
     const char *problem; /* with labels: config.json's problem_type; NULL: what the model says */
 } FolderExport;
 

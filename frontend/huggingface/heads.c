@@ -171,7 +171,9 @@ static const char *decode(Network *network, const LanguageModelNames *names, con
     const char *table =
         network_encoder_scope(network, modern ? "embeddings.tok_embeddings" : "embeddings.word_embeddings");
     bool tied = config->ties_decoder || !names->decoder;
-    const char *weight = network_matrix(network, tied ? table : names->decoder, config->vocabulary, width);
+    const char *weight = network->table
+                             ? network->table
+                             : network_matrix(network, tied ? table : names->decoder, config->vocabulary, width);
     const char *logits = network_apply(network, scope, "MatMul", x, network_transpose(network, scope, weight, swap, 2));
     if (modern && !config->modernbert.decoder_bias) return logits;
     /* The decoder's bias has two names; files hold either. */

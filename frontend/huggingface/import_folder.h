@@ -16,6 +16,7 @@
 #define PROPERTY_FOLDER "huggingface.folder"         /* the folder that it was made from, as the user named it */
 #define PROPERTY_TOKENIZERS "huggingface.tokenizers" /* hashes of the folder's tokenizers */
 #define PROPERTY_HEAD "huggingface.head"             /* as --head says it, or "none" */
+#define PROPERTY_LABELS "skycc.labels"               /* names of the labels, of a model that was not imported */
 
 /* Where the weights come from: nowhere, so that the model lacks them; all of them from the seed; the folder's files. */
 typedef enum WeightSource { WEIGHTS_NONE, WEIGHTS_SEED, WEIGHTS_FOLDER } WeightSource;

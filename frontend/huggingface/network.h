@@ -31,6 +31,7 @@ typedef struct Network {
     const char *inputs[3];                       /* ids, mask and types of tokens: (batch, seq) each */
     bool pairs;            /* two texts a row, apart: the encoder's batch has the first ones, then the second ones */
     const char *pooled;    /* (batch, hidden): what an encoder that is there pooled; NULL: nothing */
+    const char *table;     /* of an encoder that is there: the parameter whose rows tokens choose; NULL: by its name */
     const char *positions; /* (1, seq), int64: 0 ... seq - 1; of one token after others: (1, 1), its own */
     int64_t room;          /* of decoders: not 0: the graph takes one token, and keys and values of so many as inputs */
 } Network;

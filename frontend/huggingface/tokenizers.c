@@ -113,8 +113,12 @@ void tokenizer_keep(const char *source, const char *model, Diagnostics *diagnost
 
 const char *tokenizer_folder(const char *model, const char *recorded, Arena *arena)
 {
-    const char *copy = place_of_copy(model, arena);
-    for (int i = 0; i < 2; i++)
-        if (access(arena_format(arena, "%s/%s", copy, i ? "vocab.txt" : "tokenizer.json"), F_OK) == 0) return copy;
+    const char *slash = strrchr(model, '/');
+    const char *own = slash ? arena_format(arena, "%.*s", (int)(slash - model), model) : ".";
+    const char *const places[] = {place_of_copy(model, arena), recorded, own};
+    for (int i = 0; i < 6; i++)
+        if (places[i / 2] &&
+            access(arena_format(arena, "%s/%s", places[i / 2], i % 2 ? "vocab.txt" : "tokenizer.json"), F_OK) == 0)
+            return arena_string(arena, places[i / 2]);
     return recorded ? arena_string(arena, recorded) : NULL;
 }

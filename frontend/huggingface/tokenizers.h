@@ -15,8 +15,8 @@ bool tokenizer_copy(const char *source, const char *to, size_t *copied, Diagnost
 /* Copies the tokenizer of the folder `source` next to an imported model: MODEL.tokenizer next to MODEL.onnx. The model
  * is of use without it: if there is none, nothing is made, and what fails is a warning. */
 void tokenizer_keep(const char *source, const char *model, Diagnostics *diagnostics);
-/* The folder with the tokenizer of a model: its copy, else the folder that the model was imported from, which may be
- * gone; NULL: not known. In the arena. */
+/* The folder with the tokenizer of a model: its copy, else the folder that the model was imported from, else the one
+ * that the model is in; NULL: not known. Of none that has a tokenizer, the second, which may be gone. In the arena. */
 const char *tokenizer_folder(const char *model, const char *recorded, Arena *arena);
 
 #endif

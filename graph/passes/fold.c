@@ -105,11 +105,45 @@ bool fold_node(Graph *graph, NodeId id, Folding *folding)
     return ok;
 }
 
+/* Where element `i` of a gather along the first axes lies in `data`, in units of what one index takes. */
+static int64_t taken(const Value *indices, const Shape *data, int64_t i, int64_t axes)
+{
+    int64_t place = 0;
+    for (int64_t a = 0; a < axes; a++) {
+        int64_t index = element_as_integer(indices->dtype, indices->data, i * axes + a);
+        if (index < 0 || index >= data->dim[a]) return -1;
+        place = place * data->dim[a] + index;
+    }
+    return place;
+}
+
+/* Exporters gather all elements of a mask in their order. That is a reshape, which does not mix rows (pack_rows.h). */
+static void fold_gather(Graph *graph, Node *node)
+{
+    bool several = node->op == OP_GatherND;
+    if ((!several && node->op != OP_Gather) || node_integer(node, several ? "batch_dims" : "axis", 0) != 0) return;
+    const Value *data = graph_value(graph, node->inputs[0]), *indices = graph_value(graph, node->inputs[1]);
+    const Value *output = graph_value(graph, node->outputs[0]);
+    int rank = indices->shape.rank;
+    if (data->role == ROLE_PARAMETER || indices->role != ROLE_CONSTANT || (several && !rank) || !data->shape.rank)
+        return;
+    int64_t axes = several ? indices->shape.dim[rank - 1] : 1;
+    if (axes < 1 || axes > data->shape.rank || shape_elements(&data->shape) != shape_elements(&output->shape)) return;
+    for (int64_t i = 0; i < shape_elements(&indices->shape) / axes; i++)
+        if (taken(indices, &data->shape, i, axes) != i) return;
+    Attribute shape = attribute_integers("shape", output->shape.dim, output->shape.rank);
+    shape.integers = arena_copy(&graph->arena, output->shape.dim, (size_t)output->shape.rank * sizeof(int64_t));
+    node->op = OP_Reshape;
+    node->input_count = node->attribute_count = 1;
+    node->attributes = arena_copy(&graph->arena, &shape, sizeof shape);
+}
+
 bool fold_constants(Graph *graph, Folding *folding, Diagnostics *diagnostics)
 {
     bool ok = true;
     for (NodeId n = 1; n < graph->node_count; n++) {
         char text[512];
+        if (graph_node(graph, n)->op != OP_NONE) fold_gather(graph, graph_node(graph, n));
         if (graph_node(graph, n)->op == OP_NONE || fold_node(graph, n, folding)) continue;
         Place place = node_place(graph, graph_node(graph, n), text);
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "index out of range");

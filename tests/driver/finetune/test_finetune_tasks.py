@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sys
 import tempfile
 
@@ -22,7 +23,7 @@ import numpy as np  # noqa: E402
 import browser  # noqa: E402
 import safetensors_files  # noqa: E402
 from checks import failed, require, run  # noqa: E402
-from finetune_data import make_model, reviews, write_table  # noqa: E402
+from finetune_data import KINDS, make_model, reviews, write_table  # noqa: E402
 
 skycc, data = map(os.path.abspath, sys.argv[1:3])
 here = os.getcwd()
@@ -325,13 +326,68 @@ def check_spoilt():
     require("the same text" not in result.stderr, result.stderr)
 
 
+def graph(name, folder, labels=None):
+    """An ONNX file of PyTorch's exporter with a vocabulary next to it and, if it has names of labels, config.json."""
+    os.makedirs(folder)
+    shutil.copy(f"{data}/../bert/bert-nano-{name}.onnx", f"{folder}/model.onnx")
+    shutil.copy("model/vocab.txt", folder)
+    if labels:
+        with open(f"{folder}/config.json", "w") as file:
+            json.dump({"id2label": dict(enumerate(labels))}, file)
+    return f"{folder}/model.onnx"
+
+
+def check_graphs():
+    """Graphs that skycc did not import: encoders get a head, and a head that fits is trained as it is."""
+    names = sorted(KINDS, reverse=True)  # other numbers than the table's
+    write_table("kinds.csv", ["review", "kind"], reviews(200))
+    arguments = ["finetune", graph("seqcls-opset17-dyn", "own", names), "kinds.csv", "--lr", "1e-2", "--epochs", "6"]
+    text = run(skycc, *arguments, "-o", "kept").stdout
+    require("own labels" in text and "by their names" in text and "no Hugging Face folder" in text, text)
+    require(metrics("kept")["accuracy"] > 0.9, "learns other labels than the table's", metrics("kept"))
+    found = predict("kept", "--text", "great")
+    require(list(found[0])[3:] == names and found[0]["label"] == "good", "labels are", found)
+    require("accuracy" in run(skycc, "evaluate", "kept", "kinds.csv").stdout, "no evaluation")
+    run(skycc, "export", "kept", "-o", "exported.onnx")
+    for model in ("exported.onnx", "kept/model/model.onnx", "kept/model"):
+        require(predict(model, "--text", "great", "--tokenizer", "own/vocab.txt") == found, model, "predicts another")
+    run("sh", "-ec", run(skycc, *arguments, "-o", "steps", "--dry-run").stdout,
+        env=dict(os.environ, PATH=os.path.dirname(skycc) + ":" + os.environ["PATH"]))
+    with open("kept/model/model.onnx", "rb") as one, open("steps/model/model.onnx", "rb") as other:
+        require(one.read() == other.read(), "the single commands give another model")
+    with open("two.yaml", "w") as file:
+        file.write("devices: [{name: one, threads: 1, memory: 1GiB}, {name: two, threads: 1, memory: 1GiB}]\n"
+                   "keep: {inputs: two}\n")
+    run(skycc, "finetune", graph("model-opset14-dyn", "bare"), "two.csv", "-o", "towers", *QUICK, "--freeze",
+        "embeddings", "-d", "two.yaml", "--replicas", "1")
+    require("similarity" in predict("towers", "--text", "great", "--text2", "awful")[0], "no embeddings")
+    run(skycc, "finetune", graph("tokcls-opset17-dyn", "tags"), "ner.jsonl", "-o", "tagged", *QUICK, "--lora", "r=2")
+    require(predict("tagged", "--text", "great")[0]["label"] in ("O", "B-THING", "I-THING"), "no tags")
+    os.makedirs("none.onnx")
+    shutil.copy("own/model.onnx", "none.onnx/model.onnx")
+    partly = graph("seqcls-opset17-dyn", "partly", ["good", "bad", "worse"])
+    for model, table, reason in (("none.onnx/model.onnx", "kinds.csv", "no tokenizer next to it"),
+                                 (partly, "kinds.csv", "but not for 'mixed"),
+                                 ("own/model.onnx", "rare.csv", "has a head of 3 labels, but the table has 2"),
+                                 ("own/model.onnx", "ner.jsonl", "the task 'ner' of this table needs tokcls:3"),
+                                 ("tags/model.onnx", "kinds.csv", "has another head: tokcls:3")):
+        text = run(skycc, "finetune", model, table, "-o", "none", code=1).stderr
+        require(reason in text and "hint:" in text and not os.path.exists("none"), model, table, text)
+    for name, table, head in (("qa-opset17-dyn", "qa.jsonl", "head qa"), ("mlm-opset17-dyn", "plain.txt", "head mlm"),
+                              ("seqcls-opset17-fix", "kinds.csv", "max-length 16"),
+                              ("model-opset14-dyn", "plain.txt", "head mlm")):
+        text = run(skycc, "finetune", graph(name, f"{name}.{table}"), table, "-o", "none", "--dry-run").stdout
+        require(head in text and ("--as-is" in text.split("skycc head")[1].split("\n")[0]) == ("model" not in name),
+                name, text)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="skycc-test-", ignore_cleanup_errors=True) as scratch:
         os.chdir(scratch)
         make_model("model", data)
         write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
-        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_columns,
-                      check_forms, check_spoilt):
+        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_graphs,
+                      check_columns, check_forms, check_spoilt):
             check()
         browser.look({name: f"{name}/report.html" for name in ("score", "lists", "ner", "mlm", "qa", "apart")}, here)
         os.chdir(here)

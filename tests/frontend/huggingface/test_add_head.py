@@ -101,6 +101,17 @@ def check_export():
          "trained")
 
 
+def check_language_model():
+    """Scores of the vocabulary are products with the table that tokens choose rows of."""
+    former = f"{data}/bert/bert-nano-model-opset14-dyn.onnx"
+    call("head", former, "--head", "mlm", "-o", "masked.onnx", "-q")
+    before, after = weights(former), weights("masked.onnx")
+    new = after.keys() - before.keys()
+    require(all(name.startswith("cls.predictions.") and "decoder" not in name for name in new), "new weights", new)
+    found = outputs("masked.onnx", f"{data}/bert/model.ref.safetensors")["logits"]
+    require(found.shape[2] == 256 and np.isfinite(found).all(), "scores of the vocabulary are", found.shape)
+
+
 def write_old_model():
     """Opset 11: rows of a table."""
     table = numpy_helper.from_array(np.random.RandomState(0).rand(9, 4).astype(np.float32), "embeddings.weight")
@@ -124,7 +135,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     refuse(1, "has a head already", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "--head", "qa")
     write_old_model()
     refuse(1, "opset before 13", "old.onnx", "--head", "qa")
-    refuse(1, "was not made by skycc import", f"{data}/bert/bert-nano-model-opset14-dyn.onnx", "--head", "mlm")
+    refuse(1, "was not made by skycc import", f"{data}/bert/bert-nano-model-opset14-dyn.onnx", "--head", "lm")
+    check_language_model()
     refuse(2, "seqcls:N", "bert/encoder.onnx", "--head", "seqcls")
     refuse(1, "nowhere.onnx", "nowhere.onnx", "--head", "qa")
 sys.exit(failed())
