@@ -10,7 +10,7 @@ const char *const plan_op_words[SKY_OP_COUNT] = {
 const char *const plan_allocator_words[PLAN_ALLOCATOR_COUNT] = {"even", "sky", "heuristic", "optimal"};
 const char *const plan_objective_words[PLAN_OBJECTIVE_COUNT] = {"step", "period"};
 const char *const plan_schedule_words[PLAN_SCHEDULE_COUNT + 1] = {"gpipe", "1f1b", "zb", "searched", "auto"};
-const char *const plan_recompute_words[PLAN_RECOMPUTE_COUNT] = {"auto", "never", "always"};
+const char *const plan_recompute_words[PLAN_RECOMPUTE_COUNT] = {"auto", "never", "always", "layers"};
 
 const char *plan_op_name(SkyInstructionOp op) { return plan_op_words[op]; }
 const char *plan_allocator_name(PlanAllocator allocator) { return plan_allocator_words[allocator]; }

@@ -64,11 +64,13 @@ typedef struct ScheduleTraits {
 } ScheduleTraits;
 
 /* Which stages drop the stash of a micro-batch and run forward again before backward: those that do not fit otherwise
- * (and where that makes a better plan), none, or all. */
+ * (and where that makes a better plan), none, or all. LAYERS: as AUTO, of a model in which layers do the same one by
+ * one (graph/passes/recompute.c), so that the costs include it. */
 typedef enum PlanRecompute {
     PLAN_RECOMPUTE_AUTO,
     PLAN_RECOMPUTE_NEVER,
     PLAN_RECOMPUTE_ALWAYS,
+    PLAN_RECOMPUTE_LAYERS,
     PLAN_RECOMPUTE_COUNT
 } PlanRecompute;
 
@@ -287,6 +289,11 @@ const char *plan_allocator_name(PlanAllocator allocator);
 const char *plan_objective_name(PlanObjective objective);
 const char *plan_schedule_name(PlanSchedule schedule);
 const char *plan_recompute_name(PlanRecompute recompute);
+/* What stages do on their own account. */
+static inline PlanRecompute plan_recompute_of_stages(PlanRecompute recompute)
+{
+    return recompute == PLAN_RECOMPUTE_LAYERS ? PLAN_RECOMPUTE_AUTO : recompute;
+}
 ScheduleTraits plan_schedule_traits(PlanSchedule schedule);
 int64_t plan_value_ns(const Plan *plan); /* period or step, whichever is the objective */
 /* What plans are chosen by: the simulated step, or the period where that is the objective. */

@@ -246,7 +246,7 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
                                 Diagnostics *diagnostics)
 {
     memset(problem, 0, sizeof *problem);
-    problem->recompute = recompute;
+    problem->recompute = plan_recompute_of_stages(recompute);
     problem->recomputing = devices;
     problem->costs = costs;
     problem->layer_count = costs->layer_count;

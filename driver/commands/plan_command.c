@@ -13,6 +13,9 @@ static bool check(const Options *options, Diagnostics *diagnostics)
     if (options->costs && options->plan.batch)
         return usage_error(diagnostics, "use --microbatches N, or plan from the model",
                            "--batch does not go with --costs, which are of micro-batches of one size");
+    if (options->costs && options->plan.request.recompute == PLAN_RECOMPUTE_LAYERS)
+        return usage_error(diagnostics, "plan from the model",
+                           "--recompute layers changes the costs that --costs gives");
     if (options->costs ? !options->model && !options->plan.cluster : options->model && options->plan.cluster)
         return true;
     return usage_error(diagnostics, "skycc plan --help lists the options",

@@ -228,6 +228,7 @@ bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, 
     planned->path = path;
     planned->packed = *load;
     planned->packed.want_loss = true;
+    planned->packed.recompute_layers = options->request.recompute == PLAN_RECOMPUTE_LAYERS;
     if (!cluster_read_with(&planned->cluster, options->cluster, options->added.items, (int)options->added.count,
                            diagnostics))
         return false;

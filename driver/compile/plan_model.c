@@ -97,6 +97,31 @@ static int64_t step_rows(const PlannedModel *planned)
     return planned->microbatches < 1 || !shape || !shape->rank ? 0 : shape->dim[0] * planned->microbatches;
 }
 
+/* Where nothing fits, and --recompute leaves that open, layers keep only their inputs. */
+static bool plan_or_recompute_layers(PlannedModel *planned, const PlanModelOptions *options, PlanRequest *request,
+                                     Diagnostics *diagnostics)
+{
+    Diagnostics first = {0}, ignored = {0};
+    bool ok = plan_make_replicas(&planned->plan, &planned->costs, request, &first);
+    bool again = !ok && first.exit_code == EXIT_NO_PLAN && request->recompute == PLAN_RECOMPUTE_AUTO &&
+                 !request->quick && planned->path && planned->model.graph.loss;
+    if (again) {
+        plan_free(&planned->plan);
+        costs_free(&planned->costs);
+        planned->plan = (Plan){0};
+        planned->packed.recompute_layers = planned->packed.train = true;
+        request->recompute = PLAN_RECOMPUTE_LAYERS;
+        ok = training_model_make(&planned->model, &planned->packed, &ignored) &&
+             planned_model_costs(planned, options, &ignored) &&
+             plan_make_replicas(&planned->plan, &planned->costs, request, diagnostics);
+    } else {
+        diagnostics_append(diagnostics, &first);
+    }
+    diagnostics_free(&first);
+    diagnostics_free(&ignored);
+    return ok;
+}
+
 bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     PlanRequest request = options->request;
@@ -112,7 +137,7 @@ bool planned_model_plan(PlannedModel *planned, const PlanModelOptions *options, 
                            "--replicas %d: the loss compares all rows of a batch, so they stay on one pipeline",
                            request.replicas);
     if (planned->model.graph.whole_batches) request.replicas = 1;
-    if (!request.pins || !plan_make_replicas(&planned->plan, &planned->costs, &request, diagnostics)) return false;
+    if (!request.pins || !plan_or_recompute_layers(planned, options, &request, diagnostics)) return false;
     if (planned->rows_gain != 0) planned->plan.microbatches_gain = planned->rows_gain;
     warn_of_processes(&planned->plan, &planned->cluster, diagnostics);
     return true;

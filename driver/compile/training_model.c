@@ -186,6 +186,7 @@ bool training_model_make(TrainingModel *model, const ModelOptions *options, Diag
                                 .frozen_weights = options->frozen_weights,
                                 .no_pruning = options->no_pruning,
                                 .differentiate = differentiates,
+                                .recompute_layers = options->recompute_layers,
                                 .bf16 = options->precision == PRODUCTS_BF16,
                                 .bf16_cuts = options->precision == PRODUCTS_BF16 && !options->coded_cuts,
                                 .optimizer = options->train ? &model->optimizer : NULL};

@@ -31,6 +31,7 @@ typedef struct ModelOptions {
     bool differentiate;         /* gradients of all parameters (implies want_loss) */
     bool train;                 /* optimiser updates too */
     ProductPrecision precision; /* of matrix products; with bf16, what is stored of activations is rounded too */
+    bool recompute_layers;      /* --recompute layers */
     bool coded_cuts;            /* with bf16: codecs of the plan say in what form values cross cuts, and not it */
     const char *last_pass;      /* stop after this pass (graph/passes/passes.h); NULL: run all */
     LogitsForm logits;          /* --logits */

@@ -601,11 +601,14 @@ static const Option rows[] = {
          "faster still. If 1f1b does not fit into memory, *auto* keeps fewer micro-batches in flight, down to one per "
          "stage. The losses are the same to the last digit with every schedule."},
     {"recompute", 0, "WHEN", PLANNING, OPTION_CHOICE, FIELD(plan.request.recompute), .initial = "auto",
-     .choices = OPTION_WORDS("auto", "never", "always"),
-     .help = "repeat the forward pass instead of keeping its results: auto (where memory is short), never or always",
+     .choices = OPTION_WORDS("auto", "never", "always", "layers"),
+     .help = "repeat the forward pass instead of keeping its results: auto (where memory is short), never, always (all "
+             "stages) or layers (one layer at a time)",
      .detail = "Whether a stage keeps only its inputs and repeats the forward pass before the backward pass. *auto* "
                "does so where a stage does not fit its device otherwise and the plan gets better. *never* and *always* "
-               "apply to all stages. The losses are the same to the last digit."},
+               "apply to all stages. With *layers* every layer keeps only its inputs, and backward repeats the "
+               "forward pass layer by layer, so that a process needs room for the results of one layer. *auto* takes "
+               "*layers* if nothing fits otherwise. The losses are the same to the last digit."},
     {"codec", 0, "WHAT", COMPILE | PLAN, OPTION_TEXT, .read = read_codec,
      .help = "compress messages between devices: lossless (the default), bf16, q8, q6, q4, q3, or auto:q6 and the like",
      .detail = "How activations and gradients are compressed between devices. *lossless*, the default, sends them as "

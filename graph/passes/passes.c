@@ -32,6 +32,7 @@ const Pass passes[] = {
     {"autodiff", add_gradients},
     {"recompute-attention", recompute_attention},
     {"bf16-stash", store_bf16},
+    {"recompute-layers", recompute_layers}, /* what was rounded to be stored is rounded again */
     {"updates", append_updates},
     {"unread-gradients", remove_dead},
     {NULL, NULL},

@@ -38,6 +38,7 @@ typedef struct PassOptions {
     DType frozen_weights;           /* how frozen matrices are stored (store_frozen.c); DTYPE_NONE: as they are */
     bool no_pruning;                /* compute every token, also where only one is read */
     bool differentiate;             /* gradients of all parameters; needs the loss */
+    bool recompute_layers;          /* backward makes again what layers make for themselves (recompute.c) */
     bool bf16, bf16_cuts;           /* what waits for backward, or crosses a cut, is stored as bf16 (store_bf16.c) */
     const OptimizerSpec *optimizer; /* its updates; needs the gradients. NULL: none */
 } PassOptions;
@@ -53,7 +54,7 @@ extern const Pass passes[]; /* the last one has no name */
 
 /* The rows of the list, each in the file of its name or in that of its object (attach_loss: loss.c). */
 PassRule attach_loss, fuse_composites, insert_dropout, insert_low_rank, prune_unread, pack_rows, slice_loss,
-    store_frozen, assign_layers, round_cuts, recompute_attention, store_bf16, append_updates;
+    store_frozen, assign_layers, round_cuts, recompute_attention, store_bf16, recompute_layers, append_updates;
 
 /* NULL after reporting the names that there are (EXIT_USAGE). */
 const Pass *pass_find(const char *name, Diagnostics *diagnostics);

@@ -157,7 +157,7 @@ const char *report_subject(const Report *report, char text[static REPORT_SENTENC
         add_item(asked, "room for ");
         add(asked, "%d micro-batch%s in flight", plan->in_flight_limit, plan->in_flight_limit == 1 ? "" : "es");
     }
-    if (plan->recompute != PLAN_RECOMPUTE_AUTO) {
+    if (plan_recompute_of_stages(plan->recompute) != PLAN_RECOMPUTE_AUTO) {
         add_item(asked, "recompute ");
         add(asked, "%s", plan_recompute_name(plan->recompute));
     }
@@ -417,6 +417,8 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
     if (recomputing > 0)
         add(text, "Recomputation: %d of %d stages run%s forward again instead of keeping its results. ", recomputing,
             plan->stage_count, recomputing == 1 ? "s" : "");
+    if (plan->recompute == PLAN_RECOMPUTE_LAYERS)
+        add(text, "Recomputation: layers keep only their inputs, and run forward again one by one. ");
     add_processes(text, plan);
     text[strlen(text) - 1] = '\0';
     return text;

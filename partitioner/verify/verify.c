@@ -49,7 +49,7 @@ static bool check_stage(Rules *r, int k, int device)
     }
     if (stage->recompute ? r->plan->recompute == PLAN_RECOMPUTE_NEVER : r->plan->recompute == PLAN_RECOMPUTE_ALWAYS)
         return rules_refuse(r, object, "recomputes %s", plan_recompute_name(r->plan->recompute));
-    int64_t again = stage->recompute && r->plan->recompute == PLAN_RECOMPUTE_AUTO ? forward : 0;
+    int64_t again = stage->recompute && r->plan->recompute != PLAN_RECOMPUTE_ALWAYS ? forward : 0;
     int64_t work = r->work[device][end] - r->work[device][start] + again,
             update = r->update[device][end] - r->update[device][start] - sum;
     if (stage->sum_ns != sum)

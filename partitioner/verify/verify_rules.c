@@ -177,7 +177,7 @@ int64_t rules_bytes(const Rules *r, const StageMemory *memory, int start, int en
 /* Where recomputation is free to choose, its time is left out. */
 int64_t rules_least_bytes(const Rules *r, const StageMemory *memory, int start, int end, int flights)
 {
-    PlanRecompute recompute = r->plan->recompute;
+    PlanRecompute recompute = plan_recompute_of_stages(r->plan->recompute);
     int64_t bytes = rules_bytes(r, memory, start, end, flights, recompute == PLAN_RECOMPUTE_ALWAYS);
     if (recompute != PLAN_RECOMPUTE_AUTO) return bytes;
     int64_t again = rules_bytes(r, memory, start, end, flights, true);

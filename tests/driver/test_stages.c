@@ -166,6 +166,12 @@ static void short_memory_means_recomputing(void **state)
     must_run("programs/train --data data.safetensors --no-shuffle --steps %d --log log.csv --quiet", LOSSES);
     read_losses("log.csv", losses);
     assert_string_equal(losses, expected_losses);
+
+    /* Not even one micro-batch's, all at once. */
+    write_cluster(1, 1, "4300KiB");
+    must_run("%s 2>message", command);
+    must_run("grep '\"recompute\":\"layers\"' programs/plan.json >message");
+    must_run(SKYCC_PROGRAM " verify programs/plan.json --costs programs/costs.json >message");
 }
 
 /* A device that keeps inputs and labels has the first and the last stage; where memory is short, stages recompute. */
@@ -438,16 +444,16 @@ int main(void)
                          {8, "zb", "", 1, 4},
                          {4, "auto", "", 1, 4},
                          {2, "gpipe", "--recompute always", 1, 4},
-                         {4, "auto", "--recompute always", 1, 4}};
+                         {4, "auto", "--recompute layers", 1, 4}};
     static Cut dropped[] = {{1, "gpipe", "--dropout 0.1", 1, 4},
                             {2, "1f1b", "--dropout 0.1", 2, 4},
-                            {4, "gpipe", "--dropout 0.1", 1, 4},
+                            {4, "gpipe", "--dropout 0.1 --recompute layers", 1, 4},
                             {4, "1f1b", "--dropout 0.1", 1, 4}};
     static Cut nearly[] = {{2, "1f1b", "--dropout 0.1", 1, 2}, {1, "1f1b", "--dropout 0.1 --no-prune", 1, 8}};
     static Cut rounded[] = {{1, "1f1b", "--precision bf16", 2, 4},
                             {4, "gpipe", "--precision bf16", 1, 4},
                             {2, "1f1b", "--precision bf16 --recompute always", 1, 4},
-                            {3, "zb", "--precision bf16", 1, 4}};
+                            {3, "zb", "--precision bf16 --recompute layers", 1, 4}};
     static const struct {
         CMUnitTestFunction test;
         Cut *cuts;

@@ -1,7 +1,12 @@
-/* Has backward compute again what it reads of a softmax over a matrix product, dropout included, from the factors of
- * the product, where these take less than half the room: in attention, where the sequence is at least four times as
- * long as a head is wide. Otherwise the probabilities are kept, which is faster, and only what dropout leaves of them
- * is drawn again. The bits are the same. */
+/* What backward computes again instead of keeping it. The bits are the same.
+ *
+ * recompute_attention: a softmax over a matrix product, dropout included, from the factors of the product, where these
+ * take less than half the room: in attention, where the sequence is at least four times as long as a head is wide.
+ * Otherwise the probabilities are kept, which is faster, and only what dropout leaves of them is drawn again.
+ *
+ * recompute_layers: all that a layer makes for itself. What it reads of other layers is kept, and forward runs a second
+ * time, layer by layer, so what backward reads of forward needs room for one layer. The layer of the loss keeps its
+ * own: its backward comes first. */
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
@@ -64,7 +69,7 @@ static bool is_softmax(const Graph *graph, ValueId value)
     return producer && operator_has(graph_node(graph, producer)->op, NORMALISES);
 }
 
-static void choose_all(Recomputation *recomputation)
+static void choose_attention(Recomputation *recomputation)
 {
     const Graph *graph = recomputation->graph;
     for (NodeId n = 1; n < graph->node_count; n++) {
@@ -79,26 +84,62 @@ static void choose_all(Recomputation *recomputation)
     }
 }
 
+/* [layer]: whether a loss is computed there; to be freed. */
+static bool *layers_of_losses(const Graph *graph)
+{
+    bool *has_loss = memory_allocate((size_t)graph->layer_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op != OP_NONE && node->layer != LAYER_NONE && operator_has(node->op, IS_LOSS))
+            has_loss[node->layer] = true;
+    }
+    return has_loss;
+}
+
+/* What forward makes in a layer, and no other layer reads. */
+static void choose_layers(Recomputation *recomputation)
+{
+    const Graph *graph = recomputation->graph;
+    bool *has_loss = layers_of_losses(graph), *chosen = recomputation->chosen;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE) continue;
+        bool is_chosen = node->phase == PHASE_FORWARD && node->layer != LAYER_NONE && !has_loss[node->layer];
+        for (int i = 0; is_chosen && i < node->output_count; i++) chosen[node->outputs[i]] = true;
+        for (int i = 0; i < node->input_count; i++) {
+            NodeId producer = graph_value(graph, node->inputs[i])->producer;
+            if (producer && graph_node(graph, producer)->layer != node->layer) chosen[node->inputs[i]] = false;
+        }
+    }
+    for (size_t i = 0; i < graph->output_count; i++) chosen[graph->outputs[i].value] = false;
+    chosen[0] = false;
+    free(has_loss);
+}
+
 /* What a node of backward reads in place of the value; 0 after reporting. */
 static ValueId remake(Recomputation *recomputation, ValueId value)
 {
     if (value >= recomputation->values || !recomputation->chosen[value]) return value;
-    ValueId *again = &recomputation->again[value];
-    if (*again) return *again;
+    if (recomputation->again[value]) return recomputation->again[value];
     Graph *graph = recomputation->graph;
     NodeId producer = graph_value(graph, value)->producer;
     const Node node = *graph_node(graph, producer); /* a copy: the array moves while nodes are appended */
-    ValueId inputs[MAX_RANK];
-    if (node.input_count > MAX_RANK) bug("%s has %d inputs", node.name, node.input_count);
+    size_t count = (size_t)node.input_count + (size_t)node.output_count;
+    ValueId *inputs = arena_new_array(&graph->arena, ValueId, count), *outputs = inputs + node.input_count;
     for (int i = 0; i < node.input_count; i++) {
         inputs[i] = remake(recomputation, node.inputs[i]);
         if (node.inputs[i] && !inputs[i]) return 0;
     }
     NodeOrigin origin = {.name = node.name, .phase = PHASE_BACKWARD, .differentiates = producer, .layer = node.layer};
-    graph_add_node(graph, node.op, origin, inputs, node.input_count, node.attributes, node.attribute_count, again, 1,
-                   recomputation->diagnostics);
-    if (*again) graph_value(graph, *again)->line_axis = graph_value(graph, value)->line_axis;
-    return *again;
+    if (!graph_add_node(graph, node.op, origin, inputs, node.input_count, node.attributes, node.attribute_count,
+                        outputs, node.output_count, recomputation->diagnostics))
+        return 0;
+    for (int i = 0; i < node.output_count; i++) {
+        recomputation->again[node.outputs[i]] = outputs[i];
+        graph_value(graph, outputs[i])->line_axis = graph_value(graph, node.outputs[i])->line_axis;
+    }
+    recomputation->again[0] = 0;
+    return recomputation->again[value];
 }
 
 /* Builds the node list again, with what backward computes again right before it is first read. The nodes of forward
@@ -122,17 +163,26 @@ static bool insert(Recomputation *recomputation)
     return ok;
 }
 
-bool recompute_attention(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
+static bool recompute(Graph *graph, void (*choose_values)(Recomputation *recomputation), Diagnostics *diagnostics)
 {
-    if (!options->differentiate) return true;
     Recomputation recomputation = {.graph = graph,
                                    .diagnostics = diagnostics,
                                    .values = graph->value_count,
                                    .chosen = memory_allocate(graph->value_count),
                                    .again = memory_allocate(graph->value_count * sizeof(ValueId))};
-    choose_all(&recomputation);
+    choose_values(&recomputation);
     bool ok = insert(&recomputation);
     free(recomputation.chosen);
     free(recomputation.again);
     return ok;
+}
+
+bool recompute_attention(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
+{
+    return !options->differentiate || recompute(graph, choose_attention, diagnostics);
+}
+
+bool recompute_layers(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
+{
+    return !options->differentiate || !options->recompute_layers || recompute(graph, choose_layers, diagnostics);
 }
