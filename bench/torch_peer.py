@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The peer of bench/step: trains a BERT classifier with PyTorch's own operators.
 
-    bench/torch_peer.py WEIGHTS.npz DATA.safetensors HEADS BATCH STEPS THREADS f32|bf16
+    bench/torch_peer.py WEIGHTS.npz DATA.safetensors HEADS BATCH STEPS THREADS f32|bf16 [cpu|cuda]
 
 WEIGHTS.npz is what write_weights of training_data.py makes of an ONNX file. bf16 means autocast. PyTorch 2 uses its
 fused attention and optimiser. Prints a JSON object: the seconds and the loss of every step, and the most memory that
@@ -26,6 +26,12 @@ def read_weights(path):
         linear = name.startswith("bert.encoder") and name.endswith("weight") and array.dim() == 2
         weights[name] = (array.T.contiguous() if linear else array).requires_grad_()
     return weights
+
+
+def seconds_now(device):
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def read_data(path):
@@ -93,20 +99,22 @@ def main():
     model_path, data_path = sys.argv[1:3]
     heads, batch, steps, threads = map(int, sys.argv[3:7])
     bf16 = sys.argv[7] == "bf16"
+    device = (sys.argv[8:] + ["cpu"])[0]
     torch.set_num_threads(threads)
     model, data = Model(read_weights(model_path), heads), read_data(data_path)
+    model.weights = {name: weight.detach().to(device).requires_grad_() for name, weight in model.weights.items()}
     optimizer = adamw(model)
-    rows = [data[name][:batch] for name in ("input_ids", "token_type_ids", "attention_mask", "labels")]
+    rows = [data[name][:batch].to(device) for name in ("input_ids", "token_type_ids", "attention_mask", "labels")]
     seconds, losses = [], []
     for _ in range(steps):
-        start = time.perf_counter()
+        start = seconds_now(device)
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = F.cross_entropy(model.logits(*rows[:3]).float(), rows[3])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        seconds.append(time.perf_counter() - start)
+        seconds.append(seconds_now(device) - start)
     resident = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"seconds": seconds, "losses": losses, "resident": resident}))
 

@@ -22,6 +22,7 @@ enum {
 
 #define CLUSTER_NO_LIMIT INT64_MAX
 #define CLUSTER_RESERVE_PROCESS (-1)
+#define CLUSTER_MEMORY_OF_DEVICE (-1)
 
 /* What a device's programs are compiled for. Strings are "" where the file says nothing. */
 typedef struct ClusterTarget {
@@ -43,7 +44,8 @@ typedef struct ClusterDevice {
      * the names of platform and device, or the device's number. Else NULL. */
     const char *opencl_platform, *opencl_device;
     int threads;           /* at least 1; 1 by default */
-    int64_t memory_bytes;  /* the device's; CLUSTER_NO_LIMIT if not given */
+    int64_t memory_bytes;  /* the device's; CLUSTER_NO_LIMIT if not given; CLUSTER_MEMORY_OF_DEVICE: what OpenCL says,
+                              which only costs know */
     int64_t reserve_bytes; /* of it, for no stage; CLUSTER_RESERVE_PROCESS: as much as process_bytes of costs.h */
     double gflops;         /* 1e9 float32 operations per second, all threads together; 0: not given */
     double bandwidth_Bps;  /* memory bandwidth, bytes per second, all threads together; 0: not given */

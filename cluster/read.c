@@ -78,10 +78,11 @@ static bool read_opencl(ClusterReader *reader, YamlNode *node, const char *objec
     return ok;
 }
 
-static bool read_memory(ClusterReader *reader, YamlNode *node, const char *object, int64_t *bytes)
+static bool read_memory(ClusterReader *reader, YamlNode *node, const char *object, bool opencl, int64_t *bytes)
 {
     const char *text;
     if (!yaml_text(&reader->yaml, node, object, "memory", &text)) return false;
+    if (opencl && strcmp(text, "auto") == 0) return *bytes = CLUSTER_MEMORY_OF_DEVICE, true;
     if (!units_parse_bytes(text, bytes) || *bytes == 0)
         return yaml_error(&reader->yaml, node, object, UNITS_BYTES_HINT, "memory '%s' is not a size", text);
     return true;
@@ -158,7 +159,8 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     if (members[THREADS].value)
         ok &= yaml_integer(yaml, members[THREADS].value, object, "threads", 1, CLUSTER_MAX_THREADS, &threads);
     device->threads = (int)threads;
-    if (members[MEMORY].value) ok &= read_memory(reader, members[MEMORY].value, object, &device->memory_bytes);
+    if (members[MEMORY].value)
+        ok &= read_memory(reader, members[MEMORY].value, object, device->opencl_device, &device->memory_bytes);
     if (members[RESERVE].value) ok &= read_reserve(reader, members[RESERVE].value, object, &device->reserve_bytes);
     if (members[GFLOPS].value) {
         ok &= yaml_number(yaml, members[GFLOPS].value, object, "gflops", 0, &device->gflops);
@@ -172,7 +174,7 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     if (members[REGION].value)
         ok &= cluster_read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
     if (members[SITE].value) ok &= cluster_read_site_name(reader, members[SITE].value, object, &device->site);
-    if (ok && device->reserve_bytes >= device->memory_bytes)
+    if (ok && device->memory_bytes != CLUSTER_MEMORY_OF_DEVICE && device->reserve_bytes >= device->memory_bytes)
         ok = yaml_error(yaml, members[members[RESERVE].value ? RESERVE : MEMORY].value, object, NULL,
                         "reserve leaves nothing of the memory");
     return ok;

@@ -146,6 +146,7 @@ static bool make_zones(Links *links)
         }
     bool ok = true;
     for (int d = 0; d < cluster->device_count && ok; d++) {
+        device_named[d] |= cluster->devices[d].opencl_device != NULL; /* what crosses its links is copied first */
         LinkEnd key = zone_key(links, device_named, entry_named, d);
         int zone = 0;
         while (zone < cluster->zone_count && compare_ends(keys[zone], key) != 0) zone++;

@@ -4,11 +4,12 @@ set(SKYCC_TEST_CACHE ${CMAKE_BINARY_DIR}/kernel-cache
   CACHE PATH "Where tests keep compiled kernels; builds may share it")
 
 # What every test finds in its environment. Threads that wait sleep, since the tests run side by side on few
-# processors; compiled kernels are kept in a folder of their own, each compiled once, and never where the user's are.
-# What a test frees glibc keeps, up to 16 MiB: thousands of small problems in a process otherwise spend most of their
-# time on page faults.
+# processors; compiled kernels, PoCL's too, are kept in folders of their own, each compiled once, and never where the
+# user's are. What a test frees glibc keeps, up to 16 MiB: thousands of small problems in a process otherwise spend most
+# of their time on page faults.
 set(SKYCC_TEST_ENVIRONMENT
-  OMP_WAIT_POLICY=passive MALLOC_TOP_PAD_=16777216 SKYCC_CACHE=${SKYCC_TEST_CACHE} SKYCC_CACHE_SIZE=1GiB)
+  OMP_WAIT_POLICY=passive MALLOC_TOP_PAD_=16777216 SKYCC_CACHE=${SKYCC_TEST_CACHE} SKYCC_CACHE_SIZE=1GiB
+  POCL_CACHE_DIR=${SKYCC_TEST_CACHE}-pocl)
 
 # What all tests need built; not the measurements of bench/.
 add_custom_target(for_all)

@@ -94,7 +94,8 @@ struct Record {
     X##_BYTES(T, in constants, in space_bytes[SKY_SPACE_CONSTANT])
 
 #define DEVICE_KERNEL_FIELDS(X, T, in) \
-    X##_STRING(T, in name) X##_PLAIN(T, in operand_count) X##_PLAIN(T, in work_group)
+    X##_STRING(T, in name) X##_PLAIN(T, in operand_count) X##_PLAIN(T, in tile) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in begin) X##_PLAIN(T, in bytes) X##_STRING(T, in label)
 
 #define INSTRUCTION_FIELDS(X, T, in) \
     X##_PLAIN(T, in op) X##_PLAIN(T, in stage) X##_PLAIN(T, in microbatch) X##_PLAIN(T, in slot)

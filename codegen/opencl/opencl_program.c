@@ -23,25 +23,18 @@ static uint32_t number_of(Kernels *known, const Kernel *kernel)
     return (uint32_t)known->count - 1;
 }
 
-static bool bind_call(SkyCall *call, Kernels *known, const char *device, Diagnostics *diagnostics)
+static void bind_call(SkyCall *call, Kernels *known)
 {
     const Kernel *kernel = call->interpreted;
-    const char *lacks = opencl_lacks(kernel);
-    if (lacks)
-        return diagnostics_error(
-            diagnostics, EXIT_TOOLCHAIN, (Place){.object = call->name}, NULL,
-            "device '%s' is reached by OpenCL, for which kernel '%s' is not built yet: it needs %s", device,
-            kernel->label, lacks);
     OpenClUnits units = opencl_units(kernel);
     call->units = units.count;
     call->device_kernel = number_of(known, kernel) + 1;
-    if (call->line_axis == 1 && units.outermost && units.count) {
-        call->unit_extent = 1;
-        call->unit_count = (uint32_t)units.outermost;
+    if (call->line_axis == 1 && units.step && units.count) {
+        call->unit_extent = units.step;
+        call->unit_count = units.per_step;
     }
     if (call->block_count && units.count % call->block_count)
         bug("call %s: its %lld work units are not of %u blocks", call->name, (long long)units.count, call->block_count);
-    return true;
 }
 
 static void describe(SkyProgram *program, const Kernels *known, Arena *arena)
@@ -54,10 +47,14 @@ static void describe(SkyProgram *program, const Kernels *known, Arena *arena)
     for (size_t k = 0; k < known->count; k++) {
         char symbol[40];
         opencl_symbol(known->kernels[k], symbol);
-        opencl_emit_kernel(known->kernels[k], &text);
+        OpenClUnits units = opencl_units(known->kernels[k]);
         kernels[k] = (SkyDeviceKernel){.name = arena_string(arena, symbol),
+                                       .label = arena_string(arena, known->kernels[k]->label),
                                        .operand_count = (uint32_t)known->kernels[k]->operand_count,
-                                       .work_group = opencl_units(known->kernels[k]).work_group};
+                                       .tile = {units.tile[0], units.tile[1]},
+                                       .begin = text.size};
+        opencl_emit_kernel(known->kernels[k], &text);
+        kernels[k].bytes = text.size - kernels[k].begin;
     }
     program->device_kernels = kernels;
     program->device_kernel_count = (uint32_t)known->count;
@@ -65,15 +62,13 @@ static void describe(SkyProgram *program, const Kernels *known, Arena *arena)
     buffer_free(&text);
 }
 
-bool opencl_bind(SkyProgram *program, Arena *arena, Diagnostics *diagnostics)
+void opencl_bind(SkyProgram *program, Arena *arena)
 {
     Kernels known = {0};
-    bool ok = true;
     for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t c = 0; c < sky_call_count(&program->stages[s]) && ok; c++)
-            ok = bind_call((SkyCall *)sky_call(&program->stages[s], c), &known, program->device_name, diagnostics);
-    if (ok) describe(program, &known, arena);
+        for (uint32_t c = 0; c < sky_call_count(&program->stages[s]); c++)
+            bind_call((SkyCall *)sky_call(&program->stages[s], c), &known);
+    describe(program, &known, arena);
     free(known.kernels);
     free(known.hashes);
-    return ok;
 }

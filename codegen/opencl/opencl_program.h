@@ -3,12 +3,10 @@
 #define CODEGEN_OPENCL_OPENCL_PROGRAM_H
 
 #include "base/arena.h"
-#include "base/diagnostics.h"
 #include "runtime/program/program.h"
 
 /* Sets what a program for OpenCL has in addition to its tables: source and kernels, in memory of the arena, and of
- * every call its kernel and units. The calls must lie in memory that may be written. Errors (EXIT_TOOLCHAIN): a kernel
- * that cannot be one for OpenCL, with its call's name. */
-bool opencl_bind(SkyProgram *program, Arena *arena, Diagnostics *diagnostics);
+ * every call its kernel and units. The calls must lie in memory that may be written. */
+void opencl_bind(SkyProgram *program, Arena *arena);
 
 #endif

@@ -1,9 +1,11 @@
 /* Kernel descriptions become OpenCL C 1.2, for devices whose driver compiles it.
  *
- * Every kernel has its shapes as constants, so the text is all that a driver needs to know. A work unit of a kernel is
- * an element of a map, an outer iteration of other kernels, and a tile of a matrix product; units are numbered as on
- * the CPU: along the first axis last. What is summed, is summed in a fixed order, so a device computes the same bits
- * again.
+ * Every kernel has its shapes as constants, so the text is all that a driver needs to know. opencl_cut.h
+ * says what a work unit is; units are numbered as on the CPU: along the first axis last. What is summed, is summed in a
+ * fixed order, so a device computes the same bits again.
+ *
+ * What suits the device is given when it compiles the text, as macros (prelude.cl): the items of a group that shares a
+ * row, and of a product what one item computes and how deep a tile is.
  *
  * An operand is a buffer and where in it the operand starts, in bytes; a start may be negative where blocks (SkyCall)
  * are numbered from another one than the first. Then follow the first unit and the end, as longs. */
@@ -15,15 +17,13 @@
 
 /* How a kernel's work is cut. */
 typedef struct OpenClUnits {
-    int64_t count;       /* of the kernel; 0: nothing to do */
-    int64_t outermost;   /* how many of them have the same index of axis 0; 0: it is cut otherwise */
-    uint32_t work_group; /* work items of a unit, that form a work group; 0: a unit is one work item */
+    int64_t count;           /* of the kernel; 0: nothing to do */
+    uint32_t step, per_step; /* how far a unit reaches along axis 0, and how many reach as far; 0: it has all of it */
+    uint32_t tile[2];        /* what computes a unit, as in SkyDeviceKernel */
 } OpenClUnits;
 
 OpenClUnits opencl_units(const Kernel *kernel);
 
-/* NULL, or what about the kernel no OpenCL device can do yet, as an object of "needs". */
-const char *opencl_lacks(const Kernel *kernel);
 /* Whether the device must have float64. */
 bool opencl_uses_doubles(const Kernel *kernel);
 

@@ -1,3 +1,22 @@
+/* What suits every device, where the runtime does not say what suits this one. */
+#ifndef ROW_GROUP
+#define ROW_GROUP 64
+#endif
+/* Of a product's tile an item computes ITEM_ROWS times VECTOR elements; DEPTH is how much of the sum is in local memory
+   at once. Both tiles there are a little wider than they need be, so that columns of them lie in different banks. */
+#ifndef VECTOR
+#define VECTOR 4
+#define ITEM_ROWS 8
+#define DEPTH 16
+#endif
+#define HEIGHT (ROWS + 1)
+#define WIDTH (COLUMNS + VECTOR)
+#define ITEMS (ROWS / ITEM_ROWS * (COLUMNS / VECTOR))
+#define JOIN(a, b) a##b
+#define VECTOR_OF(type, count) JOIN(type, count)
+#define FLOATS VECTOR_OF(float, VECTOR)
+#define STORE_FLOATS JOIN_STORE(VECTOR)
+#define JOIN_STORE(count) JOIN(vstore, count)
 #define AT(type, buffer, byte) (*(__global type *)((buffer) + (byte)))
 inline float bf16_load(ushort x) { return as_float((uint)x << 16); }
 inline ushort bf16_store(float x)
@@ -32,7 +51,7 @@ inline long power(long base, long exponent)
         if (exponent & 1) result *= factor;
     return (long)result;
 }
-inline int below(long key, long position, long bound)
+inline uint random_element(long key, long position)
 {
     uint x = ((uint)key + (uint)((ulong)position >> 1)) * RANDOM_SPREAD;
     x ^= x >> RANDOM_SHIFT1 ^ (uint)((ulong)key >> 32);
@@ -40,5 +59,6 @@ inline int below(long key, long position, long bound)
     x ^= x >> RANDOM_SHIFT2;
     x *= RANDOM_MULTIPLIER2;
     x ^= x >> RANDOM_SHIFT3;
-    return (long)(x >> (position & 1) * RANDOM_ELEMENT_BITS & (RANDOM_ELEMENT_RANGE - 1)) < bound;
+    return x >> (position & 1) * RANDOM_ELEMENT_BITS & (RANDOM_ELEMENT_RANGE - 1);
 }
+inline int below(long key, long position, long bound) { return (long)random_element(key, position) < bound; }

@@ -1,6 +1,7 @@
 /* skycc probe: measures this machine and a model's kernels; under mpiexec also all devices and their links. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -23,7 +24,8 @@ typedef struct Probe {
     PlannedModel planned;
     ProbeWorld world;
     Profile profile;
-    PlanModelOptions plan; /* with the plans in mind that plan and compile make by default */
+    const ClusterDevice *opencl; /* measured now; NULL: a processor is */
+    PlanModelOptions plan;       /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
@@ -35,7 +37,8 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     LocalProgram program;
     Execution execution;
     local_program_create(&program, &probe->planned.model, code);
-    bool ok = local_program_compile(&program, probe->options->target_cpu, diagnostics) &&
+    if (probe->opencl) local_program_bind_opencl(&program, probe->opencl);
+    bool ok = (probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics)) &&
               execution_open(&execution, &program.program, machine->threads, local_program_interpret, diagnostics);
     if (ok) {
         program_make_up_inputs(&execution);
@@ -159,6 +162,17 @@ static void tell_forms(const Probe *probe)
     buffer_free(&text[1]);
 }
 
+static bool measure_on_opencl(Probe *probe, MachineProfile *machine, const ClusterDevice *device,
+                              Diagnostics *diagnostics)
+{
+    *machine = (MachineProfile){.threads = device->threads,
+                                .target = arena_format(&probe->profile.arena, "opencl %s", device->opencl_device)};
+    probe->opencl = device;
+    bool ok = measure_opencl(machine, device, diagnostics) && measure_forms(probe, machine, diagnostics);
+    probe->opencl = NULL;
+    return ok;
+}
+
 static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
 {
     Target target;
@@ -178,6 +192,22 @@ static void warn_of_threads(const ClusterDevice *device, Diagnostics *diagnostic
                             parallel_processors());
 }
 
+static bool measure_device(Probe *probe, MachineProfile *machine, const ClusterDevice *device, Diagnostics *diagnostics)
+{
+    return device->opencl_device ? measure_on_opencl(probe, machine, device, diagnostics)
+                                 : measure(probe, machine, device->threads, diagnostics);
+}
+
+/* Whether the device computes as the one that was measured under that name. */
+static bool is_like(const Cluster *cluster, const ClusterDevice *device, const char *measured)
+{
+    const ClusterDevice *other = &cluster->devices[cluster_find_device(cluster, measured)];
+    if (!device->opencl_device || !other->opencl_device)
+        return !device->opencl_device && !other->opencl_device && device->threads == other->threads;
+    return strcmp(device->opencl_device, other->opencl_device) == 0 &&
+           strcmp(device->opencl_platform, other->opencl_platform) == 0;
+}
+
 /* Without mpiexec this machine stands for all devices; it is measured again for each number of threads. */
 static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
 {
@@ -188,19 +218,15 @@ static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
     profile->devices = arena_new_array(&profile->arena, MachineProfile, (size_t)cluster->device_count);
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];
-        if (device->opencl_device)
-            diagnostics_warning(diagnostics, (Place){.object = device->name}, NULL,
-                                "is reached by OpenCL and not measured: plans go on using gflops and bandwidth of the "
-                                "cluster file");
-        if (device->threads == 1 || device->opencl_device) continue;
+        if (device->threads == 1 && !device->opencl_device) continue;
         MachineProfile *machine = &profile->devices[profile->device_count];
         const MachineProfile *same = NULL;
         for (size_t i = 0; i < profile->device_count; i++)
-            if (profile->devices[i].threads == device->threads) same = &profile->devices[i];
-        if (!same) warn_of_threads(device, diagnostics);
+            if (is_like(cluster, device, profile->devices[i].device)) same = &profile->devices[i];
+        if (!same && !device->opencl_device) warn_of_threads(device, diagnostics);
         if (same)
             *machine = *same;
-        else if (!measure(probe, machine, device->threads, diagnostics))
+        else if (!measure_device(probe, machine, device, diagnostics))
             return false;
         machine->device = device->name;
         profile->device_count++;
@@ -234,18 +260,12 @@ static bool probe_together(Probe *probe, Diagnostics *diagnostics)
     const ClusterDevice *device = &cluster->devices[world->rank];
     MachineProfile own;
     probe_world_begin_turn(world, cluster);
-    if (device->opencl_device) {
-        diagnostics_error(diagnostics, EXIT_USAGE, (Place){.object = device->name},
-                          "measure the other devices without it, and give its gflops and bandwidth in the cluster file",
-                          "is reached by OpenCL, whose kernels skycc probe does not measure yet");
-        probe_world_end_turn(world, cluster);
-        return agree(probe, false, diagnostics);
-    }
-    warn_of_threads(device, diagnostics);
-    bool ok = measure(probe, &own, device->threads, diagnostics);
+    if (!device->opencl_device) warn_of_threads(device, diagnostics);
+    bool ok = measure_device(probe, &own, device, diagnostics);
     if (world->rank == 0) {
         profile->reference = own;
-        if (device->threads > 1) ok = ok && measure(probe, &profile->reference, 1, diagnostics);
+        if (device->threads > 1 || device->opencl_device)
+            ok = ok && measure(probe, &profile->reference, 1, diagnostics);
     }
     probe_world_end_turn(world, cluster);
     if (!agree(probe, ok, diagnostics)) return false;

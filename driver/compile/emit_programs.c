@@ -89,8 +89,8 @@ static bool emit_text(Emission *emission, const char *base, SkyProgram *program,
     bool llvm = emission->options->form == EMIT_LLVM;
     Arena arena = {0};
     if (program->opencl_device) { /* the text of its kernels is that of the program */
-        bool ok = opencl_bind(program, &arena, diagnostics) &&
-                  file_write_all(arena_format(&arena, "%s.cl", base), program->opencl_source,
+        opencl_bind(program, &arena);
+        bool ok = file_write_all(arena_format(&arena, "%s.cl", base), program->opencl_source,
                                  strlen(program->opencl_source), diagnostics);
         arena_free(&arena);
         return ok;
@@ -137,7 +137,7 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     const char *tables = arena_format(&arena, "%s.o", base);
     bool ok = true;
     if (program->opencl_device)
-        ok = opencl_bind(program, &arena, diagnostics);
+        opencl_bind(program, &arena);
     else
         kernels_bind(emission->compiled, NULL, program);
     Buffer object = {0};

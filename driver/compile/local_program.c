@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/opencl/opencl_program.h"
 #include "driver/compile/model_origin.h"
 #include "graph/ops/cross_entropy.h"
 #include "graph/analysis/blocks.h"
@@ -118,6 +119,15 @@ bool local_program_compile(LocalProgram *program, const char *cpu, Diagnostics *
     return true;
 }
 
+void local_program_bind_opencl(LocalProgram *program, const ClusterDevice *device)
+{
+    program->program.device_name = device->name;
+    program->program.opencl_platform = device->opencl_platform;
+    program->program.opencl_device = device->opencl_device;
+    program->program.device_blocks = (uint32_t)cluster_blocks(device);
+    opencl_bind(&program->program, &program->arena);
+}
+
 bool local_program_interpret(const void *kernel, void *const *operands, int64_t block)
 {
     return block == EXECUTE_ALL_BLOCKS ? kernel_interpret(kernel, operands)
@@ -135,6 +145,7 @@ void program_make_up_inputs(const Execution *execution)
         bool mask = strstr(input->name, "mask");
         for (int64_t k = 0; k < elements; k++)
             element_store_double((DType)input->dtype, data, k, mask ? 1 : (double)(k * 7919 % limit));
+        execution_hand(execution, 0, 0, input->location, input->bytes);
     }
 }
 

@@ -2,6 +2,7 @@
 #ifndef DRIVER_COMPILE_LOCAL_PROGRAM_H
 #define DRIVER_COMPILE_LOCAL_PROGRAM_H
 
+#include "cluster/cluster.h"
 #include "codegen/kernels/kernel_compiler.h"
 #include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
@@ -29,6 +30,9 @@ void local_program_free(LocalProgram *program);
 
 /* Compiles the kernels for this machine's processor, or the one named `cpu`, and fills in the calls. */
 bool local_program_compile(LocalProgram *program, const char *cpu, Diagnostics *diagnostics);
+
+/* The same for the device that OpenCL reaches. */
+void local_program_bind_opencl(LocalProgram *program, const ClusterDevice *device);
 
 /* For execution_open: runs a call by the interpreter. */
 bool local_program_interpret(const void *kernel, void *const *operands, int64_t block);

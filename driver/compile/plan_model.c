@@ -72,8 +72,9 @@ static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnost
     char text[3][REPORT_TEXT], others[32] = "";
     int over = -1, count = 0;
     for (int r = plan->rank_count - 1; r >= 0; r--) {
-        int device = cluster_find_device(cluster, plan->ranks[r].device); /* -1: a device added to costs */
-        if (device < 0 || plan_rank_process(plan, r) <= cluster->devices[device].memory_bytes) continue;
+        int device = cluster_find_device(cluster, plan->ranks[r].device);   /* -1: a device added to costs */
+        if (device < 0 || cluster->devices[device].opencl_device) continue; /* its process is in the host's memory */
+        if (plan_rank_process(plan, r) <= cluster->devices[device].memory_bytes) continue;
         over = r;
         count++;
     }

@@ -8,6 +8,7 @@
 #include "codegen/stage/memory_layout.h"
 #include "graph/analysis/cuts.h"
 #include "profiler/costs/costs.h"
+#include "runtime/device/opencl_api.h"
 #include "runtime/program/program.h"
 
 /* The part of a model's costs that is about sites, filled layer by layer. */
@@ -266,28 +267,53 @@ static Speed machine_speed(const ClusterDevice *device, const MachineProfile *me
     return speed;
 }
 
-/* What stages may take of a device's memory. */
-static int64_t stages_limit(const ClusterDevice *device, int64_t process)
+/* What stages may take of a device that has so much memory. */
+static int64_t stages_limit(const ClusterDevice *device, int64_t memory_bytes, int64_t process)
 {
-    if (device->memory_bytes == CLUSTER_NO_LIMIT) return COSTS_NO_LIMIT;
+    if (memory_bytes == CLUSTER_NO_LIMIT) return COSTS_NO_LIMIT;
     int64_t reserve = device->reserve_bytes == CLUSTER_RESERVE_PROCESS ? process : device->reserve_bytes;
-    return reserve < device->memory_bytes ? device->memory_bytes - reserve : 0;
+    return reserve < memory_bytes ? memory_bytes - reserve : 0;
 }
 
-static void set_devices(Costs *costs, const Cluster *cluster, bool linked)
+/* `memory: auto` is what was measured, or what this host's device says. False after reporting. */
+static bool find_memory(const ClusterDevice *device, const Profile *profile, int64_t *bytes, Diagnostics *diagnostics)
+{
+    const MachineProfile *own = profile ? profile_device(profile, device->name) : NULL;
+    Place place = {.object = device->name};
+    *bytes = device->memory_bytes;
+    if (*bytes != CLUSTER_MEMORY_OF_DEVICE) return true;
+    if (own && own->memory_bytes) return *bytes = own->memory_bytes, true;
+    if (strcmp(device->host, "localhost") != 0)
+        return diagnostics_error(
+            diagnostics, EXIT_BAD_INPUT, place,
+            "measure it with skycc probe and give --profile, or write its size in the cluster file",
+            "memory: auto is not known here: the device is on host '%s', and no profile has it", device->host);
+    Arena arena = {0};
+    int count;
+    const OpenClDevice *devices = opencl_devices(&arena, &count, diagnostics), *chosen = NULL;
+    if (devices) chosen = opencl_choose(devices, count, device->opencl_platform, device->opencl_device, diagnostics);
+    if (chosen) *bytes = chosen->memory_bytes;
+    arena_free(&arena);
+    return chosen != NULL;
+}
+
+static bool set_devices(Costs *costs, const Cluster *cluster, const Profile *profile, bool linked,
+                        Diagnostics *diagnostics)
 {
     costs->device_count = cluster->device_count;
     costs->devices = arena_new_array(&costs->arena, DeviceCost, (size_t)cluster->device_count);
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];
-        int64_t process = process_bytes + device->threads * process_thread_bytes;
+        int64_t process = process_bytes + device->threads * process_thread_bytes, memory;
+        if (!find_memory(device, profile, &memory, diagnostics)) return false;
         costs->devices[d] = (DeviceCost){.name = arena_string(&costs->arena, device->name),
                                          .slowdown = device->slowdown,
-                                         .memory_bytes = stages_limit(device, process),
+                                         .memory_bytes = stages_limit(device, memory, process),
                                          .process_bytes = process,
                                          .region = linked ? device->zone : -1,
                                          .site = device->site};
     }
+    return true;
 }
 
 /* Where one machine stands for all devices, those of a host run on it, and share it where it has too few processors. */
@@ -341,22 +367,49 @@ static void set_measured_links(Costs *costs, const Cluster *cluster, const Profi
     }
 }
 
+/* What crosses a link of an OpenCL device is copied between its memory and the host's first. */
+static bool has_copies(const Cluster *cluster, const Profile *profile)
+{
+    for (int d = 0; profile && d < cluster->device_count; d++) {
+        const MachineProfile *own = profile_device(profile, cluster->devices[d].name);
+        if (own && own->copy_Bps[0] > 0 && own->copy_Bps[1] > 0) return true;
+    }
+    return false;
+}
+
+static void add_copies(Costs *costs, const Cluster *cluster, const Profile *profile)
+{
+    int zones = cluster->zone_count;
+    for (int d = 0; d < cluster->device_count; d++) {
+        const MachineProfile *own = profile_device(profile, cluster->devices[d].name);
+        if (!own || !(own->copy_Bps[0] > 0 && own->copy_Bps[1] > 0)) continue;
+        double copy_Bps = fmin(own->copy_Bps[0], own->copy_Bps[1]);
+        for (int i = 0; i < zones * zones; i++) {
+            int ends = (i / zones == cluster->devices[d].zone) + (i % zones == cluster->devices[d].zone);
+            costs->latency_s[i] += ends * own->copy_latency_s;
+            costs->bandwidth_Bps[i] = 1 / (1 / costs->bandwidth_Bps[i] + ends / copy_Bps);
+        }
+    }
+}
+
 static const char *device_name(Costs *costs, int device) { return device < 0 ? NULL : costs->devices[device].name; }
 
 /* Whether the device is not just a slower reference machine; `own` is what was measured on it. One that OpenCL reaches
- * never is: it has the speed that the cluster file says, even where a profile has that of CPUs. */
+ * never is: it has its own speed or that of the cluster file, even where a profile has that of CPUs. */
 static bool differs(const ClusterDevice *device, const Profile *profile, const MachineProfile *own)
 {
     bool specified = device->gflops > 0 || device->bandwidth_Bps > 0 || device->threads > 1;
     return device->opencl_device || (profile ? own != NULL : specified);
 }
 
-static void warn_of_guesses(const Cluster *cluster, Diagnostics *diagnostics)
+static void warn_of_guesses(const Cluster *cluster, const Profile *profile, Diagnostics *diagnostics)
 {
     for (int d = 0; d < cluster->device_count; d++) {
         const ClusterDevice *device = &cluster->devices[d];
-        if (device->opencl_device && !(device->gflops > 0 && device->bandwidth_Bps > 0))
-            diagnostics_warning(diagnostics, (Place){.object = device->name}, "give both in the cluster file",
+        if (!device->opencl_device || (profile && profile_device(profile, device->name))) continue;
+        if (!(device->gflops > 0 && device->bandwidth_Bps > 0))
+            diagnostics_warning(diagnostics, (Place){.object = device->name},
+                                "measure it with skycc probe, or give both in the cluster file",
                                 "the OpenCL device has no gflops or no bandwidth: the plan takes it for a CPU core "
                                 "(%.0f GFLOP/s, %.0f GB/s) there",
                                 default_gflops_per_thread, default_bandwidth_per_thread / 1e9);
@@ -428,11 +481,16 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
-    warn_of_guesses(cluster, diagnostics);
-    bool measured_links = profile && profile->link_count;
-    set_devices(costs, cluster, cluster->has_links || measured_links);
-    if (cluster->has_links || measured_links) set_links(costs, cluster);
+    warn_of_guesses(cluster, profile, diagnostics);
+    bool measured_links = profile && profile->link_count, copies = has_copies(cluster, profile);
+    bool linked = cluster->has_links || measured_links || copies;
+    if (!set_devices(costs, cluster, profile, linked, diagnostics)) {
+        costs_free(costs);
+        return false;
+    }
+    if (linked) set_links(costs, cluster);
     if (measured_links) set_measured_links(costs, cluster, profile);
+    if (copies) add_copies(costs, cluster, profile);
     costs->keep_inputs = device_name(costs, cluster->keep_inputs);
     costs->keep_labels = device_name(costs, cluster->keep_labels);
     model_sites_open(costs, cluster);

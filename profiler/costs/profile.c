@@ -16,6 +16,12 @@ static void add_machine(JsonWriter *json, const MachineProfile *machine, const c
     if (machine->processors > 0) json_add_integer(json_break(json, margin), "processors", machine->processors);
     json_add_number(json_break(json, margin), "gflops", machine->gflops);
     json_add_number(json_break(json, margin), "bandwidth_Bps", machine->bandwidth_Bps);
+    if (machine->memory_bytes > 0) {
+        json_add_integer(json_break(json, margin), "memory_bytes", machine->memory_bytes);
+        json_add_number(json_break(json, margin), "copy_in_Bps", machine->copy_Bps[0]);
+        json_add_number(json_break(json, margin), "copy_out_Bps", machine->copy_Bps[1]);
+        json_add_number(json_break(json, margin), "copy_latency_s", machine->copy_latency_s);
+    }
     json_open(json_break(json, margin), "kernels", '{');
     for (size_t i = 0; i < machine->kernel_count; i++) {
         char hash[33];
@@ -102,8 +108,18 @@ static bool read_machine(MachineProfile *machine, Arena *arena, json_t *object, 
         !json_optional_integer(reader, object, path, "threads", &threads) ||
         !json_optional_integer(reader, object, path, "processors", &processors) ||
         !json_optional_number(reader, object, path, "gflops", &machine->gflops) ||
-        !json_optional_number(reader, object, path, "bandwidth_Bps", &machine->bandwidth_Bps))
+        !json_optional_number(reader, object, path, "bandwidth_Bps", &machine->bandwidth_Bps) ||
+        !json_optional_integer(reader, object, path, "memory_bytes", &machine->memory_bytes) ||
+        !json_optional_number(reader, object, path, "copy_in_Bps", &machine->copy_Bps[0]) ||
+        !json_optional_number(reader, object, path, "copy_out_Bps", &machine->copy_Bps[1]) ||
+        !json_optional_number(reader, object, path, "copy_latency_s", &machine->copy_latency_s))
         return false;
+    if (machine->memory_bytes < 0) return refuse_profile(reader, "memory_bytes", "not a number of bytes");
+    for (int way = 0; way < 2; way++)
+        if (!(machine->copy_Bps[way] >= 0 && machine->copy_Bps[way] < 1e18))
+            return refuse_profile(reader, way ? "copy_out_Bps" : "copy_in_Bps", "not a bandwidth");
+    if (!(machine->copy_latency_s >= 0 && machine->copy_latency_s < 1e6))
+        return refuse_profile(reader, "copy_latency_s", "not a latency in seconds");
     if (threads < 1 || threads > 1 << 16) return refuse_profile(reader, "threads", "not a number of threads");
     if (processors < 0 || processors > 1 << 16) return refuse_profile(reader, "processors", "not a number of them");
     if (!(machine->gflops >= 0 && machine->gflops < 1e9)) return refuse_profile(reader, "gflops", "not a speed");

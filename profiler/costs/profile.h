@@ -23,7 +23,10 @@ typedef struct MachineProfile {
     int processors;       /* that the reference machine's processes share; 0: not known */
     double gflops;        /* 1e9 float32 operations per second of a matrix product; 0: not measured */
     double bandwidth_Bps; /* bytes per second, read and written, of an elementwise kernel; 0: not measured */
-    KernelTime *kernels;  /* sorted by hash; none where no model was probed */
+    /* Of an OpenCL device; 0: it is none. Copies from the host and to it: bytes per second; what the smallest takes. */
+    int64_t memory_bytes;
+    double copy_Bps[2], copy_latency_s;
+    KernelTime *kernels; /* sorted by hash; none where no model was probed */
     size_t kernel_count;
 } MachineProfile;
 

@@ -13,13 +13,13 @@ static const double sample_s = 2e-3, budget_s = 0.5; /* least length of a sample
 
 double measure_now_s(int threads) { return threads > 1 ? monotonic_seconds() : thread_seconds(); }
 
-/* Elements from the operand's address to the last one it touches. */
-static size_t operand_elements(const Kernel *kernel, const KernelOperand *operand)
+size_t measure_operand_bytes(const Kernel *kernel, const KernelOperand *operand)
 {
     int64_t last = 0;
     for (int a = 0; a < kernel->axis_count; a++)
         if (operand->stride[a] > 0) last += (kernel->extent[a] - 1) * operand->stride[a];
-    return (size_t)(last + 1 > operand->elements ? last + 1 : operand->elements);
+    int64_t elements = last + 1 > operand->elements ? last + 1 : operand->elements;
+    return (size_t)dtype_bytes(operand->dtype, elements + DTYPE_BLOCK - 1);
 }
 
 /* A compiled kernel over its own buffers. */
@@ -79,8 +79,7 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
                    .units = kernel->units,
                    .threads = wave_sharers((double)kernel->nanoseconds, kernel->units, threads)};
     for (int i = 0; i < source->operand_count; i++)
-        bench.operands[i] = new_buffer((size_t)dtype_bytes(
-            source->operands[i].dtype, (int64_t)operand_elements(source, &source->operands[i]) + DTYPE_BLOCK - 1));
+        bench.operands[i] = new_buffer(measure_operand_bytes(source, &source->operands[i]));
     bench.scratch_bytes = (kernel->scratch_bytes + 63) / 64 * 64;
     bench.scratch = new_buffer(bench.scratch_bytes * (size_t)bench.threads);
 
@@ -98,7 +97,7 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
 
 enum { PRODUCT_ROWS = 512, PRODUCT_SIZE = 1024, SUM_ELEMENTS = 1 << 24 };
 
-static void describe_product(Kernel *kernel)
+void measure_describe_product(Kernel *kernel)
 {
     int64_t extent[] = {PRODUCT_ROWS, PRODUCT_SIZE, PRODUCT_SIZE};
     kernel_begin(kernel, "product", 3, extent);
@@ -110,7 +109,7 @@ static void describe_product(Kernel *kernel)
     kernel_canonicalize(kernel);
 }
 
-static void describe_sum(Kernel *kernel)
+void measure_describe_sum(Kernel *kernel)
 {
     kernel_begin(kernel, "sum", 1, (int64_t[]){SUM_ELEMENTS});
     Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
@@ -123,8 +122,8 @@ bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics 
 {
     Arena arena = {0};
     Kernel *product = arena_new(&arena, Kernel), *sum = arena_new(&arena, Kernel);
-    describe_product(product);
-    describe_sum(sum);
+    measure_describe_product(product);
+    measure_describe_sum(sum);
     const Kernel *kernels[] = {product, sum};
     CompiledKernels *compiled = kernels_compile(kernels, 2, target, kernel_cache_defaults(&arena), diagnostics);
     JitProgram *jit = compiled ? jit_load(compiled, diagnostics) : NULL;

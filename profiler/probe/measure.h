@@ -3,13 +3,26 @@
 #ifndef PROFILER_PROBE_MEASURE_H
 #define PROFILER_PROBE_MEASURE_H
 
+#include "cluster/cluster.h"
 #include "codegen/kernels/target.h"
+#include "graph/kernel/kernel.h"
 #include "profiler/costs/profile.h"
 #include "runtime/device/execute.h"
 
 /* Fills in gflops and bandwidth_Bps: a large matrix product and a large sum of two arrays, compiled for `target`, which
  * must be this machine, over buffers that stay warm, with machine->threads threads. */
 bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics);
+
+/* The same of the device that OpenCL reaches, and how fast it copies from the host and to it. */
+bool measure_opencl(MachineProfile *machine, const ClusterDevice *device, Diagnostics *diagnostics);
+/* Seconds of each kernel there. */
+bool measure_kernels_on_opencl(const ClusterDevice *device, Kernel *const *kernels, int count, double *seconds,
+                               Diagnostics *diagnostics);
+/* From the operand's address to the end of the last element it touches. */
+size_t measure_operand_bytes(const Kernel *kernel, const KernelOperand *operand);
+/* The kernels of which gflops and bandwidth_Bps are measured. */
+void measure_describe_product(Kernel *kernel);
+void measure_describe_sum(Kernel *kernel);
 
 /* Whether the profile has all kernels of the stage. */
 bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);

@@ -6,6 +6,7 @@
 enum {
     LEAST_ROUNDS = 3,
     MOST_ROUNDS = 9,
+    MORE_THREADS = 2, /* than one, whose processor time would count */
 };
 static const double budget_s = 1; /* no round starts later, beyond LEAST_ROUNDS */
 
@@ -139,9 +140,11 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics)
 {
     Works works = works_of(&execution->program->stages[0]);
-    Clock clock = {.threads = execution->threads};
+    /* A device works while this thread sleeps. */
+    Clock clock = {.threads = execution->program->opencl_source ? MORE_THREADS : execution->threads};
     execution->between = clock_tick;
     execution->between_context = &clock;
+    execution->timed = true;
     double *seconds = memory_allocate((size_t)MOST_ROUNDS * works.total * sizeof *seconds);
     bool ok = run_round(execution, &clock, &works, seconds, diagnostics); /* touches everything; does not count */
     double begun = measure_now_s(clock.threads);
@@ -152,5 +155,6 @@ bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, 
     free(seconds);
     free(works.hash);
     execution->between = NULL;
+    execution->timed = false;
     return ok;
 }

@@ -104,7 +104,8 @@ enum { TARGET_NAME = 64 };
 typedef struct MachineMessage {
     char target[TARGET_NAME];
     int32_t threads, kernel_count;
-    double gflops, bandwidth_Bps;
+    double gflops, bandwidth_Bps, copy_Bps[2], copy_latency_s;
+    int64_t memory_bytes;
 } MachineMessage;
 
 void probe_world_gather(const ProbeWorld *world, const Cluster *cluster, const MachineProfile *own, Profile *profile)
@@ -112,7 +113,10 @@ void probe_world_gather(const ProbeWorld *world, const Cluster *cluster, const M
     MachineMessage message = {.threads = own->threads,
                               .kernel_count = (int32_t)own->kernel_count,
                               .gflops = own->gflops,
-                              .bandwidth_Bps = own->bandwidth_Bps};
+                              .bandwidth_Bps = own->bandwidth_Bps,
+                              .copy_Bps = {own->copy_Bps[0], own->copy_Bps[1]},
+                              .copy_latency_s = own->copy_latency_s,
+                              .memory_bytes = own->memory_bytes};
     snprintf(message.target, sizeof message.target, "%s", own->target);
     if (world->rank > 0) {
         send_asleep(&message, sizeof message, 0, TAG_PROFILE);
@@ -130,6 +134,9 @@ void probe_world_gather(const ProbeWorld *world, const Cluster *cluster, const M
                                         .threads = message.threads,
                                         .gflops = message.gflops,
                                         .bandwidth_Bps = message.bandwidth_Bps,
+                                        .copy_Bps = {message.copy_Bps[0], message.copy_Bps[1]},
+                                        .copy_latency_s = message.copy_latency_s,
+                                        .memory_bytes = message.memory_bytes,
                                         .kernel_count = (size_t)message.kernel_count};
             machine->kernels = arena_new_array(&profile->arena, KernelTime, machine->kernel_count);
             receive_asleep(machine->kernels, (int)(machine->kernel_count * sizeof(KernelTime)), rank, TAG_PROFILE);

@@ -40,6 +40,7 @@ typedef struct Execution {
     const SkyProgram *program;
     const DeviceKind *kind;
     void *device;                /* what the kind keeps; NULL: nothing */
+    int64_t memory_bytes;        /* of a device that has its own; else 0 */
     StageSpaces *stages;         /* as in program->stages */
     MemoryRegion scratch;        /* of all stages: dead between call lists */
     MemoryRegion thread_scratch; /* the CPU's, per thread: its kernels' scratch, then the space of blocks */
@@ -47,9 +48,11 @@ typedef struct Execution {
     int threads;
     Team *team;                      /* of these threads, on the CPU */
     ExecuteInterpreter *interpreter; /* may be NULL */
-    /* Called after every wave, when so many calls of the list are done; may be NULL. */
+    /* Called after every wave, when so many calls of the list are done; may be NULL. Devices that are not CPUs call it
+     * after waves only with `timed`, which has them wait there, else as often as they like, with 0. */
     void (*between)(void *context, uint32_t calls);
     void *between_context;
+    bool timed;
     _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
 } Execution;
 

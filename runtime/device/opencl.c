@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "runtime/device/opencl_api.h"
+#include "runtime/device/opencl_build.h"
 
 enum { GROUP = 64 }; /* work items of a work group, where the kernel has no wish */
 
@@ -21,6 +21,7 @@ typedef struct OpenCl {
     ClContextId context;
     ClQueueId queue;
     ClProgramId program;
+    OpenClSizes sizes;
     ClKernelId *kernels; /* per SkyDeviceKernel */
     StageBuffers *stages;
     ClBufferId scratch, blocks, step; /* step: all step scalars, then those of each update */
@@ -86,40 +87,16 @@ static bool make_buffers(OpenCl *cl, const Execution *execution, Diagnostics *di
            make_buffer(cl, &cl->step, updates, "step scalars", diagnostics);
 }
 
-static bool build_failed(const OpenCl *cl, int32_t code, Diagnostics *diagnostics)
-{
-    size_t size = 0;
-    char text[40], *log = NULL;
-    diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
-                      "the driver said:", "OpenCL device '%s', driver %s: the kernels do not compile: %s",
-                      cl->device.name, cl->device.driver, opencl_error_name(code, text));
-    cl->api->GetProgramBuildInfo(cl->program, cl->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
-    log = memory_allocate(size + 1);
-    cl->api->GetProgramBuildInfo(cl->program, cl->device.id, CL_PROGRAM_BUILD_LOG, size, log, NULL);
-    diagnostics_quote(diagnostics, log);
-    free(log);
-    return false;
-}
-
 static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
 {
     int32_t code;
-    const char *options =
-        cl->device.exact_division ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
-    cl->program =
-        cl->api->CreateProgramWithSource(cl->context, 1, (const char *[]){program->opencl_source}, NULL, &code);
-    if (code != CL_SUCCESS) return failed(cl, code, "program", diagnostics);
-    code = cl->api->BuildProgram(cl->program, 1, &cl->device.id, options, NULL, NULL);
-    if (code != CL_SUCCESS) return build_failed(cl, code, diagnostics);
+    if (!opencl_sizes(&cl->device, program, &cl->sizes, diagnostics)) return false;
+    cl->program = opencl_build(cl->api, cl->context, &cl->device, program, &cl->sizes, diagnostics);
+    if (!cl->program) return false;
     cl->kernels = memory_allocate((program->device_kernel_count + 1) * sizeof *cl->kernels);
     for (uint32_t k = 0; k < program->device_kernel_count; k++) {
-        const SkyDeviceKernel *kernel = &program->device_kernels[k];
-        cl->kernels[k] = cl->api->CreateKernel(cl->program, kernel->name, &code);
-        if (code != CL_SUCCESS) return failed(cl, code, kernel->name, diagnostics);
-        if (kernel->work_group > cl->device.work_group)
-            return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                                     "OpenCL device '%s' has at most %zu work items in a group, and %s needs %u",
-                                     cl->device.name, cl->device.work_group, kernel->name, kernel->work_group);
+        cl->kernels[k] = cl->api->CreateKernel(cl->program, program->device_kernels[k].name, &code);
+        if (code != CL_SUCCESS) return failed(cl, code, program->device_kernels[k].label, diagnostics);
     }
     return true;
 }
@@ -148,6 +125,7 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
     cl->most_blocks = program->device_blocks ? program->device_blocks : 1;
     cl->api = opencl_api(diagnostics);
     if (!cl->api || !choose(cl, program, diagnostics)) return false;
+    execution->memory_bytes = cl->device.memory_bytes;
     cl->group = cl->device.work_group < GROUP ? cl->device.work_group : GROUP;
     cl->context = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, &code);
     if (code != CL_SUCCESS) return failed(cl, code, "context", diagnostics);
@@ -158,7 +136,7 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
         if (program->stages[s].space_bytes[SKY_SPACE_SCRATCH] > scratch)
             scratch = program->stages[s].space_bytes[SKY_SPACE_SCRATCH];
     return memory_map(&execution->scratch, scratch, 0, "scratch", diagnostics) &&
-           make_kernels(cl, program, diagnostics) && make_buffers(cl, execution, diagnostics);
+           make_buffers(cl, execution, diagnostics) && make_kernels(cl, program, diagnostics);
 }
 
 static void opencl_close(Execution *execution)
@@ -274,8 +252,8 @@ static void launch(Launcher *launcher, const SkyCall *call, int64_t begin, int64
     const OpenCl *cl = launcher->cl;
     const SkyDeviceKernel *described = &launcher->work->execution->program->device_kernels[call->device_kernel - 1];
     ClKernelId kernel = cl->kernels[call->device_kernel - 1];
-    size_t count = (size_t)(end - begin), group = described->work_group ? described->work_group : cl->group;
-    size_t items = described->work_group ? count * group : memory_round_up(count, group);
+    size_t count = (size_t)(end - begin), group = opencl_group(described, &cl->sizes);
+    size_t items = group ? count * group : memory_round_up(count, cl->group);
     if (end <= begin || launcher->code) return;
     for (uint32_t i = 0; i < described->operand_count; i++) set_operand(launcher, call, i, block, line);
     cl->api->SetKernelArg(kernel, 2 * described->operand_count, sizeof begin, &begin);
@@ -283,8 +261,8 @@ static void launch(Launcher *launcher, const SkyCall *call, int64_t begin, int64
     if (launcher->code) return;
     if (launcher->last) cl->api->ReleaseEvent(launcher->last);
     launcher->last = NULL;
-    launcher->code =
-        cl->api->EnqueueNDRangeKernel(cl->queue, kernel, 1, NULL, &items, &group, 0, NULL, &launcher->last);
+    launcher->code = cl->api->EnqueueNDRangeKernel(cl->queue, kernel, 1, NULL, &items, group ? &group : &cl->group, 0,
+                                                   NULL, &launcher->last);
     if (launcher->code) launcher->work->failed = call;
 }
 
@@ -300,19 +278,29 @@ static void launch_group(Launcher *launcher, const SkyCall *group, int64_t block
     }
 }
 
+/* A call, or all of its group. */
+static void launch_call(Launcher *launcher, const SkyCall *call)
+{
+    uint32_t lines = launcher->work->lines;
+    if (launcher->work->spot)
+        launch(launcher, call, 0, 1, 0, 0);
+    else if (call->group_count)
+        launch_group(launcher, call, sky_work_pieces(call, lines));
+    else
+        for (uint32_t line = 0; line < (call->line_loops ? lines : 1); line++)
+            launch(launcher, call, 0, sky_work_pieces(call, lines), 0, line);
+}
+
 static void launch_list(Launcher *launcher)
 {
     const SkyCallList *list = launcher->list;
-    uint32_t lines = launcher->work->lines;
-    for (uint32_t c = 0; c < list->count; c += sky_group_size(&list->calls[c])) {
-        const SkyCall *call = &list->calls[c];
-        if (launcher->work->spot)
-            launch(launcher, call, 0, 1, 0, 0);
-        else if (call->group_count)
-            launch_group(launcher, call, sky_work_pieces(call, lines));
-        else
-            for (uint32_t line = 0; line < (call->line_loops ? lines : 1); line++)
-                launch(launcher, call, 0, sky_work_pieces(call, lines), 0, line);
+    const Execution *execution = launcher->work->execution;
+    for (uint32_t c = 0, end; c < list->count; c = end) {
+        end = c + sky_wave_size(&list->calls[c]);
+        for (; c < end; c += sky_group_size(&list->calls[c])) launch_call(launcher, &list->calls[c]);
+        if (!execution->timed || launcher->code) continue;
+        launcher->code = launcher->cl->api->Finish(launcher->cl->queue);
+        execution->between(execution->between_context, end);
     }
 }
 
@@ -324,7 +312,7 @@ static int32_t await(const Launcher *launcher)
     int32_t status = CL_COMPLETE, code = cl->api->Flush(cl->queue);
     do {
         static const struct timespec pause = {.tv_nsec = 20000};
-        if (code || !launcher->last || !execution->between) break;
+        if (code || !launcher->last || !execution->between || execution->timed) break;
         code = cl->api->GetEventInfo(launcher->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
         if (status > CL_COMPLETE) nanosleep(&pause, NULL);
         execution->between(execution->between_context, 0);

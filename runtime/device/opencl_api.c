@@ -87,6 +87,7 @@ static OpenClDevice describe(const OpenClApi *api, ClDeviceId id, const char *pl
                            .buffer_bytes = number_of(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
                            .local_bytes = number_of(api, id, CL_DEVICE_LOCAL_MEM_SIZE),
                            .work_group = (size_t)number_of(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                           .vector_width = (uint32_t)number_of(api, id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT),
                            .doubles = has_extension(api, id, "cl_khr_fp64"),
                            .exact_division =
                                number_of(api, id, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT};
@@ -126,18 +127,23 @@ const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const 
                                   Diagnostics *diagnostics)
 {
     char *end;
-    long number = strtol(device, &end, 10), seen = 0;
+    long number = strtol(device, &end, 10), seen = 0, matches = 0;
     bool by_number = end != device && !*end;
-    for (int d = 0; d < count; d++) {
-        if (fnmatch(platform, devices[d].platform, 0) != 0) continue;
-        if (by_number ? seen++ == number : fnmatch(device, devices[d].name, 0) == 0) return &devices[d];
-    }
+    const OpenClDevice *chosen = NULL;
     Buffer text = {0};
-    for (int d = 0; d < count; d++)
+    for (int d = 0; d < count; d++) {
+        bool platform_matches = fnmatch(platform, devices[d].platform, 0) == 0;
+        bool match = platform_matches && (by_number ? seen == number : fnmatch(device, devices[d].name, 0) == 0);
         buffer_print(&text, "%s'%s' of platform '%s'", d ? ", " : "", devices[d].name, devices[d].platform);
-    diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "opencl: {platform: GLOB, device: GLOB or number}",
-                      "no OpenCL device of this host matches platform '%s', device '%s'; there is %s", platform, device,
-                      buffer_text(&text));
+        if (platform_matches) buffer_print(&text, " (device: %ld)", seen++);
+        if (match && !matches++) chosen = &devices[d];
+    }
+    bool several = matches > 1 && strcmp(device, "*") != 0; /* of any the first is meant */
+    if (!chosen || several)
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "opencl: {platform: GLOB, device: GLOB or number}",
+                          "%s of this host %s platform '%s', device '%s'; there is %s",
+                          several ? "several OpenCL devices" : "no OpenCL device", several ? "match" : "matches",
+                          platform, device, buffer_text(&text));
     buffer_free(&text);
-    return NULL;
+    return several ? NULL : chosen;
 }

@@ -31,6 +31,7 @@ enum {
     CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
     CL_DEVICE_GLOBAL_MEM_SIZE = 0x101f,
     CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
+    CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT = 0x103a,
     CL_DEVICE_NAME = 0x102b,
     CL_DRIVER_VERSION = 0x102d,
     CL_DEVICE_VERSION = 0x102f,
@@ -95,6 +96,7 @@ typedef struct OpenClDevice {
     char platform[128], name[128], driver[128];
     int64_t memory_bytes, buffer_bytes, local_bytes; /* all its memory; of one buffer at most; of a work group */
     size_t work_group;                               /* work items of one at most */
+    uint32_t vector_width; /* of float32: 1 where work items, not vectors, are computed side by side */
     bool doubles, exact_division;
 } OpenClDevice;
 
@@ -102,7 +104,8 @@ typedef struct OpenClDevice {
  * that there is no loader or no device. */
 OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics);
 /* The first whose platform's name matches `platform` and that `device` means: a pattern (fnmatch) for its name, or its
- * number among those of these platforms. NULL after reporting, with what there is. */
+ * number among those of these platforms. NULL after reporting, with what there is, that none does or, unless the
+ * pattern is "*", that several do. */
 const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const char *platform, const char *device,
                                   Diagnostics *diagnostics);
 

@@ -105,7 +105,11 @@ static inline uint32_t sky_wave_size(const SkyCall *call)
 typedef struct SkyDeviceKernel {
     const char *name;
     uint32_t operand_count;
-    uint32_t work_group; /* work items of a unit, which are one work group; 0: a unit is a work item */
+    uint32_t tile[2]; /* rows and columns of a product's unit, which a work group computes; 1, 1: one computes a row;
+                         0, 0: a unit is a work item */
+    uint32_t reserved;
+    uint64_t begin, bytes; /* where its text is in the source */
+    const char *label;     /* what it is for people */
 } SkyDeviceKernel;
 
 /* What a stage does. */

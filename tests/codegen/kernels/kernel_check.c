@@ -10,7 +10,6 @@
 
 #include "base/random.h"
 #include "base/weight_blocks.h"
-#include "codegen/opencl/opencl_source.h"
 #include "runtime/program/tiles.h"
 #include "tests/codegen/kernels/emulated_tiles.h"
 #include "tests/codegen/kernels/foreign.h"
@@ -250,7 +249,6 @@ static void check_here(const CompiledKernels *compiled, const CompiledKernel *co
 
 static void check_on_opencl(const Kernel *checked, double tolerance, Fill *fill, Compare *compared)
 {
-    if (opencl_lacks(checked)) return;
     Operands found = operands_new(checked, fill), interpreted = operands_copy(&found);
     assert_true(kernel_interpret(checked, interpreted.data));
     opencl_run(checked, found.data, found.bytes);

@@ -21,37 +21,54 @@ const char *opencl_missing(void)
     return found ? NULL : "this machine has no OpenCL device (Debian: pocl-opencl-icd)";
 }
 
-/* A program of one stage whose only list has one call. */
-void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes)
+/* A program of one stage with one list; buffers lie in its state. */
+void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *data, const size_t *bytes, size_t count)
 {
     Arena arena = {0};
     Diagnostics said = {0};
-    SkyLocation operands[KERNEL_MAX_OPERANDS] = {0};
+    SkyLocation *places = arena_new_array(&arena, SkyLocation, count);
+    SkyCall *listed = arena_new_array(&arena, SkyCall, call_count);
     uint64_t all = 0;
-    for (int i = 0; i < kernel->operand_count; i++) {
-        operands[i] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = all};
+    for (size_t i = 0; i < count; i++) {
+        places[i] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = all};
         all += memory_round_up(bytes[i] + 1, MEMORY_ALIGNMENT);
     }
-    SkyCall call = {.operands = operands,
-                    .operand_count = (uint32_t)kernel->operand_count,
-                    .name = kernel->label,
-                    .interpreted = kernel};
-    SkyStage stage = {.slot_count = 1, .lists[SKY_LIST_FORWARD] = {&call, 1, 0}};
+    for (size_t c = 0; c < call_count; c++) {
+        SkyLocation *operands = arena_new_array(&arena, SkyLocation, KERNEL_MAX_OPERANDS);
+        const Kernel *kernel = calls[c].kernel;
+        for (int k = 0; k < kernel->operand_count; k++) {
+            operands[k] = places[calls[c].buffer[k]];
+            operands[k].offset += (uint64_t)calls[c].offset[k];
+        }
+        listed[c] = (SkyCall){.operands = operands,
+                              .operand_count = (uint32_t)kernel->operand_count,
+                              .name = kernel->label,
+                              .interpreted = kernel};
+    }
+    SkyStage stage = {.slot_count = 1, .lists[SKY_LIST_FORWARD] = {listed, (uint32_t)call_count, 0}};
     stage.space_bytes[SKY_SPACE_STATE] = all;
     SkyProgram program = {
         .stage_count = 1, .stages = &stage, .device_name = "test", .opencl_platform = "*", .opencl_device = "0"};
     Execution execution;
-    bool ok = opencl_bind(&program, &arena, &said) && execution_open(&execution, &program, 1, NULL, &said);
-    for (int i = 0; i < kernel->operand_count && ok; i++) {
-        memcpy(execution_address(&execution, 0, 0, operands[i]), data[i], bytes[i]);
-        execution_hand(&execution, 0, 0, operands[i], bytes[i]);
+    opencl_bind(&program, &arena);
+    bool ok = execution_open(&execution, &program, 1, NULL, &said);
+    for (size_t i = 0; i < count && ok; i++) {
+        memcpy(execution_address(&execution, 0, 0, places[i]), data[i], bytes[i]);
+        execution_hand(&execution, 0, 0, places[i], bytes[i]);
     }
     bool ran = ok && execution_run(&execution, 0, SKY_LIST_FORWARD, 0, &said);
-    for (int i = 0; i < kernel->operand_count && ok; i++)
-        memcpy(data[i], execution_fetch(&execution, 0, 0, operands[i], bytes[i]), bytes[i]);
+    for (size_t i = 0; i < count && ok; i++)
+        memcpy(data[i], execution_fetch(&execution, 0, 0, places[i], bytes[i]), bytes[i]);
     if (ok) execution_close(&execution);
     if (!ran) diagnostics_print(&said, stderr);
     diagnostics_free(&said);
     arena_free(&arena);
     assert_true(ran);
+}
+
+void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes)
+{
+    OpenClCall call = {.kernel = kernel};
+    for (int i = 0; i < kernel->operand_count; i++) call.buffer[i] = (size_t)i;
+    opencl_run_calls(&call, 1, data, bytes, (size_t)kernel->operand_count);
 }

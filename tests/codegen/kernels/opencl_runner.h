@@ -1,4 +1,4 @@
-/* Runs a kernel on the first OpenCL device of this machine. */
+/* Runs kernels on the first OpenCL device of this machine. */
 #ifndef TESTS_CODEGEN_KERNELS_OPENCL_RUNNER_H
 #define TESTS_CODEGEN_KERNELS_OPENCL_RUNNER_H
 
@@ -6,7 +6,18 @@
 
 /* NULL, or why there is no device. */
 const char *opencl_missing(void);
-/* The whole kernel over its operands, of so many bytes each. Fails the test if the device does. */
+
+/* A kernel over pieces of buffers. */
+typedef struct OpenClCall {
+    const Kernel *kernel;
+    size_t buffer[KERNEL_MAX_OPERANDS];
+    int64_t offset[KERNEL_MAX_OPERANDS]; /* bytes */
+} OpenClCall;
+
+/* The calls one after the other, as one program, over `count` buffers of so many bytes each. Fails the test if the
+ * device does. */
+void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *data, const size_t *bytes, size_t count);
+/* The whole kernel over its operands. */
 void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "codegen/opencl/opencl_source.h"
 #include "tests/codegen/kernels/kernel_check.h"
 
 static const int64_t dense[] = {1};
@@ -150,21 +149,10 @@ static void products(void **state)
     check(&kernel);
 }
 
-static void codecs_are_refused(void **state)
-{
-    (void)state;
-    int64_t extent[] = {4, 32}, row[] = {32, 1}, bytes[] = {36, 0};
-    kernel_begin(&kernel, "coded", 2, extent);
-    int from = kernel_operand(&kernel, DTYPE_F32, row), to = kernel_operand(&kernel, DTYPE_U8, bytes);
-    kernel_encode(&kernel, CODEC_BF16, from, to, 0, 0);
-    assert_non_null(opencl_lacks(&kernel));
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(instructions),       cmocka_unit_test(element_types),  cmocka_unit_test(rows),
-        cmocka_unit_test(gather_and_scatter), cmocka_unit_test(random_numbers), cmocka_unit_test(products),
-        cmocka_unit_test(codecs_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(instructions),   cmocka_unit_test(element_types),
+                                       cmocka_unit_test(rows),           cmocka_unit_test(gather_and_scatter),
+                                       cmocka_unit_test(random_numbers), cmocka_unit_test(products)};
     return check_run_on_opencl(tests, sizeof tests / sizeof *tests);
 }

@@ -13,6 +13,7 @@
 #include "base/codec_rows.h"
 #include "graph/ops/autodiff.h"
 #include "runtime/program/program.h"
+#include "tests/codegen/kernels/opencl_runner.h"
 #include "tests/common/graph_evaluator.h"
 #include "tests/graph/ops/operator_cases.h"
 
@@ -21,6 +22,37 @@ static uint64_t random_state;
 static double random_between(double low, double high)
 {
     return low + (high - low) * (double)(random_draw(&random_state) >> 11) * 0x1p-53;
+}
+
+/* ---- Where kernels run ---- */
+
+static bool on_opencl; /* else they are interpreted */
+
+/* Everything, as one program. */
+static bool run(Evaluator *evaluator)
+{
+    if (!on_opencl) return evaluator_run(evaluator);
+    const Lowering *lowering = &evaluator->lowering;
+    OpenClCall *calls = memory_allocate((lowering->call_count + 1) * sizeof *calls);
+    size_t *bytes = memory_allocate(evaluator->buffer_count * sizeof *bytes);
+    for (ValueId v = 1; v < evaluator->buffer_count; v++) {
+        const Value *value = graph_value(evaluator->graph, v);
+        bytes[v] = (size_t)shape_elements(&value->shape) * dtype_size(value->dtype);
+    }
+    for (size_t c = 0; c < lowering->call_count; c++) {
+        const LoweredCall *call = &lowering->calls[c];
+        calls[c].kernel = call->kernel;
+        for (int k = 0; k < call->kernel->operand_count; k++) {
+            ValueId value = call->operands[k].value;
+            calls[c].buffer[k] = value;
+            calls[c].offset[k] =
+                call->operands[k].offset * (int64_t)dtype_size(graph_value(evaluator->graph, value)->dtype);
+        }
+    }
+    opencl_run_calls(calls, lowering->call_count, evaluator->buffer, bytes, evaluator->buffer_count);
+    free(calls);
+    free(bytes);
+    return true;
 }
 
 /* ---- Graphs of one operator ---- */
@@ -157,7 +189,7 @@ static void check_forward(const Case *test, DType dtype, bool transposed)
     for (int i = 0; i < opcodes[test->op].outputs; i++) graph_add_output(&subject.graph, "y", subject.outputs[i]);
     Evaluator evaluator;
     evaluator_init(&evaluator, &subject.graph);
-    assert_true(evaluator_run(&evaluator));
+    assert_true(run(&evaluator));
 
     static double expected[MAX_OUTPUTS][MAX_ELEMENTS];
     memset(expected, 0, sizeof expected);
@@ -187,9 +219,10 @@ static void results_match_the_references(void **state)
     (void)state;
     for (int i = 0; i < operator_case_count; i++) {
         seen[operator_cases[i].op] = true;
-        for (int transposed = 0; transposed < 2; transposed++) {
-            check_forward(&operator_cases[i], DTYPE_F64, transposed);
+        for (int transposed = 0; transposed < 2 - on_opencl; transposed++) {
             check_forward(&operator_cases[i], DTYPE_F32, transposed);
+            if (on_opencl) continue; /* a driver takes long for every kernel */
+            check_forward(&operator_cases[i], DTYPE_F64, transposed);
             check_forward(&operator_cases[i], DTYPE_F16, transposed);
         }
     }
@@ -236,7 +269,7 @@ static void check_gradient(const Case *test, bool transposed)
     graph_verify(&subject.graph);
     Evaluator evaluator;
     evaluator_init(&evaluator, &subject.graph);
-    assert_true(evaluator_run(&evaluator));
+    assert_true(run(&evaluator));
     for (NodeId n = 1; n < subject.graph.node_count; n++) seen[graph_node(&subject.graph, n)->op] = true;
 
     for (int i = 0; i < subject.input_count; i++) {
@@ -266,7 +299,7 @@ static void gradients_match_finite_differences(void **state)
 {
     (void)state;
     for (int i = 0; i < operator_case_count; i++)
-        for (int transposed = 0; transposed < 2 && operator_cases[i].differentiable; transposed++)
+        for (int transposed = 0; transposed < 2 - on_opencl && operator_cases[i].differentiable; transposed++)
             check_gradient(&operator_cases[i], transposed);
 }
 
@@ -354,7 +387,7 @@ static void check_update(Opcode op, bool decoupled)
             if (op != OP_LambUpdate) reference_update(op, decoupled, t, value, &weights[i]);
         }
         if (op == OP_LambUpdate) reference_lamb(t, evaluator.buffer[gradient], weights);
-        assert_true(evaluator_run(&evaluator));
+        assert_true(run(&evaluator));
         for (int i = 0; i < PARAMETERS; i++)
             assert_true(fabs(((double *)evaluator.buffer[parameter])[i] - weights[i].parameter) < 1e-6 * t);
     }
@@ -406,7 +439,7 @@ static void check_coding(Codec codec, bool stochastic, bool transposed)
     float *scalars = evaluator.buffer[inputs[2]];
     memcpy(&scalars[SKY_STEP_FIRST_ROW], &first_row, sizeof first_row);
     memcpy(&scalars[SKY_STEP_RANDOM_KEY], &step_key, sizeof step_key);
-    assert_true(evaluator_run(&evaluator));
+    assert_true(run(&evaluator));
     int64_t row_bytes = codec_row_bytes(codec, CODED_COLUMNS);
     for (int r = 0; r < CODED_ROWS; r++) {
         float row[CODED_COLUMNS], decoded[CODED_COLUMNS];
@@ -427,7 +460,7 @@ static void codings_code_row_by_row(void **state)
 {
     (void)state;
     for (int codec = CODEC_BF16; codec < CODEC_COUNT; codec++)
-        for (int way = 0; way < 4; way++) check_coding((Codec)codec, way & 1, way & 2);
+        for (int way = 0; way < 4 - 2 * on_opencl; way++) check_coding((Codec)codec, way & 1, way & 2);
 }
 
 static void every_operator_was_checked(void **state)
@@ -437,8 +470,14 @@ static void every_operator_was_checked(void **state)
         if (!seen[op]) fail_msg("%s has no case", opcodes[op].name);
 }
 
-int main(void)
+/* With the argument "opencl": on the first OpenCL device; 77 after printing why there is none. */
+int main(int argc, char **argv)
 {
+    on_opencl = argc > 1 && strcmp(argv[1], "opencl") == 0;
+    if (on_opencl && opencl_missing()) {
+        printf("skipped: %s\n", opencl_missing());
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_match_the_references),    cmocka_unit_test(gradients_match_finite_differences),
         cmocka_unit_test(updates_match_their_definitions), cmocka_unit_test(codings_code_row_by_row),

@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""test_opencl_training.py SKYCC: pipelines with a stage on an OpenCL device train as those on CPUs.
+"""test_opencl_training.py SKYCC [LIMITED]: pipelines with a stage on an OpenCL device train as those on CPUs.
 
 A BERT of one block on one, two and four devices, of which one is reached by OpenCL (PoCL, where there is no GPU):
 packed rows with dropout and an evaluation, a parameter that two stages share, low-rank branches. Losses are those of
-CPUs within 1e-5. A checkpoint of either kind of device resumes on the other. What cannot run is refused.
+CPUs within 1e-5, with codecs on the link within 1e-3. A checkpoint of either kind of device resumes on the other.
+What was built is kept for the next run. skycc probe measures the device. What cannot run is refused: the folder
+LIMITED has a loader with worse devices (limited_opencl.c).
 """
 import csv
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -36,11 +39,18 @@ def has_device():
     return loader.clGetPlatformIDs(0, None, ctypes.byref(count)) == 0 and count.value > 0
 
 
+def loader_path():
+    """Where the loader is that programs find."""
+    ctypes.CDLL("libOpenCL.so.1")
+    with open("/proc/self/maps") as file:
+        return next(line.split()[-1] for line in file if "libOpenCL.so" in line)
+
+
 class Folder:
-    def __init__(self, skycc, folder):
+    def __init__(self, skycc, folder, limited):
         self.skycc, self.folder = skycc, folder
-        # A driver's cache of its own: what other runs compiled does not count, and nothing is left.
-        self.environment = {**os.environ, "POCL_CACHE_DIR": f"{folder}/pocl"}
+        self.limited = {"LD_LIBRARY_PATH": limited, "LIMITED_OPENCL": loader_path()} if limited else {}
+        self.environment = {"POCL_CACHE_DIR": f"{folder}/pocl", **os.environ}
         draw = np.random.RandomState(1)
         mask = (np.arange(SEQUENCE) < 4 + np.arange(ROWS)[:, None] % 13).astype(np.int32)
         ids = draw.randint(0, 60, mask.shape).astype(np.int32) * mask
@@ -77,7 +87,7 @@ class Folder:
         with open(f"{self.folder}/{out}/stage-{stage:02}", "rb") as file:
             return b"__kernel void" in file.read()
 
-    def compare(self, what, count, head="seqcls", compile_options=(), train_options=(), columns=()):
+    def compare(self, what, count, head="seqcls", compile_options=(), train_options=(), columns=(), within=1e-5):
         found = []
         for kind in ("", ", target: opencl"):
             out = f"{what}{len(kind)}"
@@ -87,7 +97,7 @@ class Folder:
         far = np.max(np.abs(found[0] - found[1]) / np.maximum(np.abs(found[0]), 1e-3))
         assert sum(self.is_opencl(out, stage) for stage in range(count)) == 1
         print(f"{what}: {count} stages, {len(found[0])} losses within {far:.1e} of the CPU's")
-        assert found[0].shape == found[1].shape and len(found[0]) == 4 and far < 1e-5, found
+        assert found[0].shape == found[1].shape and len(found[0]) == 4 and far < within, found
         return f"{what}0", f"{what}{len(', target: opencl')}"
 
 
@@ -121,11 +131,64 @@ def check_refusals(folder, opencl):
     folder.compile("none", 1, ", target: opencl, opencl: {device: 'no such*'}", "seqcls", FIXED)
     said = folder.train("none", "seqcls", "--steps", "1", fails=6)
     assert "no OpenCL device of this host matches platform '*', device 'no such*'; there is '" in said, said
-    said = folder.compile("coded", 2, ", target: opencl", "seqcls", [*FIXED, "--codec", "q8"], fails=5)
-    assert "device 'd1' is reached by OpenCL, for which kernel" in said and "codec" in said, said
-    assert not os.path.exists(f"{folder.folder}/coded")
     said = folder.compile("wrong", 1, ", opencl: {device: 0}", "seqcls", FIXED, fails=1)
     assert "opencl is for devices of target opencl" in said, said
+
+
+def check_kept(folder, opencl):
+    """The second run takes what the first built, unless it is damaged or of something else."""
+    kept = f"{folder.folder}/{opencl}/opencl-00.bin"
+    before = os.stat(kept)
+    folder.train(opencl, "seqcls", "--steps", "1", LIMITED_SOURCE="__kernel", **folder.limited)
+    assert os.stat(kept).st_mtime_ns == before.st_mtime_ns
+    with open(kept, "r+b") as file:
+        file.write(bytes(16))
+    folder.train(opencl, "seqcls", "--steps", "1", fails=6, LIMITED_SOURCE="__kernel", **folder.limited)
+    folder.train(opencl, "seqcls", "--steps", "1")
+    assert os.stat(kept).st_ino != before.st_ino
+
+
+def check_probe(folder):
+    """What is measured is what plans use, and `memory: auto` is the device's."""
+    kind = ", target: opencl, memory: auto"
+    with open(f"{folder.folder}/cluster.yaml", "w") as file:
+        file.write(devices(2, kind))
+    folder.run(folder.skycc, "probe", "seqcls.onnx", "-d", "cluster.yaml", *FIXED[:4], "-o", "profile.json")
+    with open(f"{folder.folder}/profile.json") as file:
+        measured = json.load(file)["devices"][0]
+    assert measured["device"] == "d1" and measured["kernels"] and measured["copy_in_Bps"] > 0, measured
+    said = folder.compile("measured", 2, kind, "seqcls", [*FIXED, "--profile", "profile.json"])
+    assert "gflops" not in said, said
+    with open(f"{folder.folder}/measured/costs.json") as file:
+        costs = json.load(file)
+    assert costs["devices"][1]["memory_bytes"] == measured["memory_bytes"], costs["devices"]
+    assert 0 < costs["links"]["bandwidth_Bps"][0][1] < 1e17, costs["links"]
+    folder.compile("unmeasured", 1, kind, "seqcls", FIXED)
+    said = folder.compile("elsewhere", 1, kind + ", host: far", "seqcls", FIXED, fails=1)
+    assert "memory: auto is not known here: the device is on host 'far'" in said and "skycc probe" in said, said
+
+
+def check_limits(folder, opencl):
+    for limit, expected in (
+            ({"LIMITED_DOUBLES": "none"}, "has no float64 (cl_khr_fp64)"),
+            ({"LIMITED_LOCAL": "512"}, "bytes of local memory: 512, of "),
+            ({"LIMITED_GROUP": "8"}, "work items of a group: 8, of 16 needed"),
+            ({"LIMITED_MEMORY": "5000"}, "; all its memory is 5000)"),
+            ({"LIMITED_SOURCE": "/* LayerNormalization"}, "kernel 'LayerNormalization' does not compile")):
+        kept = f"{folder.folder}/{opencl}/opencl-00.bin"
+        if os.path.exists(kept):
+            os.remove(kept)
+        files = sorted(os.listdir(f"{folder.folder}/{opencl}"))
+        said = folder.train(opencl, "seqcls", "--steps", "1", fails=6, **limit, **folder.limited)
+        assert expected in said and ("LIMITED_SOURCE" in limit) == ("this driver cannot do that" in said), (limit, said)
+        assert sorted(os.listdir(f"{folder.folder}/{opencl}")) == files
+    folder.compile("several", 1, ", target: opencl, opencl: {device: '*?'}", "seqcls", FIXED)
+    said = folder.train("several", "seqcls", "--steps", "1", fails=6, LIMITED_TWICE="1", **folder.limited)
+    assert "several OpenCL devices of this host match" in said and "(device: 1)" in said, said
+    os.mkdir(f"{folder.folder}/empty")
+    open(f"{folder.folder}/empty/libOpenCL.so.1", "w").close()
+    said = folder.train(opencl, "seqcls", "--steps", "1", fails=6, LD_LIBRARY_PATH=f"{folder.folder}/empty")
+    assert "there is no OpenCL on this host" in said and "ocl-icd" in said, said
 
 
 def main():
@@ -133,15 +196,23 @@ def main():
         print("skipped: this machine has no OpenCL device (Debian: pocl-opencl-icd)")
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as name:
-        folder = Folder(os.path.abspath(sys.argv[1]), name)
+        limited = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 and os.path.exists(sys.argv[2]) else None
+        folder = Folder(os.path.abspath(sys.argv[1]), name, limited)
         packed = ["--batch", "24", "--dim", "seq=auto:16", "--lengths", "seqcls", "--dropout", "0.1"]
         evaluated = ["--eval-data", "seqcls", "--eval-every", "2"]
         programs = folder.compare("packed", 1, "seqcls", packed, evaluated, ["eval_loss"])
         folder.compare("shared", 2, "mlm", FIXED)
+        folder.compare("coded", 2, "seqcls", [*FIXED, "--codec", "q8"], within=1e-3)
         folder.compare("low-rank", 4, "seqcls", [*FIXED, "--lora", "r=2,targets=query,value"])
         check_resume(folder, *programs)
         check_list(folder)
         check_refusals(folder, programs[1])
+        check_probe(folder)
+        if folder.limited:
+            check_kept(folder, programs[1])
+            check_limits(folder, "listed")
+        else:
+            print("skipped: limits of devices, whose loader is for x86-64")
 
 
 if __name__ == "__main__":

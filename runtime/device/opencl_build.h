@@ -1,0 +1,26 @@
+/* A program's kernels, built by a device's driver with what suits the device, or taken from where an earlier run left
+ * them. */
+#ifndef RUNTIME_DEVICE_OPENCL_BUILD_H
+#define RUNTIME_DEVICE_OPENCL_BUILD_H
+
+#include "runtime/device/opencl_api.h"
+#include "runtime/program/program.h"
+
+/* Sizes that follow from the device's limits: the macros of codegen/opencl/prelude.cl. */
+typedef struct OpenClSizes {
+    uint32_t row_group, vector, item_rows, depth;
+} OpenClSizes;
+
+/* False after reporting (EXIT_RUN_FAILED) which limit is too small for the program's kernels. */
+bool opencl_sizes(const OpenClDevice *device, const SkyProgram *program, OpenClSizes *sizes, Diagnostics *diagnostics);
+/* Work items of a group that computes a unit of the kernel; 0: units are work items. */
+size_t opencl_group(const SkyDeviceKernel *kernel, const OpenClSizes *sizes);
+
+/* NULL after reporting (EXIT_TOOLCHAIN) the kernel that does not compile, with what the driver says of it.
+ *
+ * Stage programs keep what was built in opencl-RANK.bin next to themselves, and take it from there while device,
+ * driver, source and options are the same. Where nothing can be written, the next run builds again. */
+ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,
+                         const SkyProgram *program, const OpenClSizes *sizes, Diagnostics *diagnostics);
+
+#endif
