@@ -13,6 +13,8 @@ enum { GROUP = 64 }; /* work items of a work group, where the kernel has no wish
 /* A stage's spaces on the device. */
 typedef struct StageBuffers {
     ClBufferId constants, state, slots;
+    ClBufferId pinned;  /* what the host has of the slots; NULL: memory that it may move */
+    MemoryRegion moved; /* which that took the place of */
 } StageBuffers;
 
 typedef struct OpenCl {
@@ -61,6 +63,37 @@ static bool make_buffer(OpenCl *cl, ClBufferId *buffer, uint64_t size, const cha
         (unsigned long long)size, (long long)cl->device.memory_bytes, opencl_error_name(code, text));
 }
 
+/* Boundary tensors come from memory of the host that the driver pins, if it has any: their copies then need not wait for
+ * the host. */
+static void pin_slots(const OpenCl *cl, StageBuffers *buffers, MemoryRegion *slots)
+{
+    int32_t code;
+    if (!slots->size) return;
+    uint64_t flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
+    buffers->pinned = cl->api->CreateBuffer(cl->context, flags, slots->size, NULL, &code);
+    if (code != CL_SUCCESS) return;
+    void *bytes = cl->api->EnqueueMapBuffer(cl->queue, buffers->pinned, 1, CL_MAP_READ_WRITE, 0, slots->size, 0, NULL,
+                                            NULL, &code);
+    if (code != CL_SUCCESS || (uintptr_t)bytes % MEMORY_ALIGNMENT) {
+        if (code == CL_SUCCESS) cl->api->EnqueueUnmapMemObject(cl->queue, buffers->pinned, bytes, 0, NULL, NULL);
+        cl->api->ReleaseMemObject(buffers->pinned);
+        buffers->pinned = NULL;
+        return;
+    }
+    memset(bytes, 0, slots->size);
+    buffers->moved = *slots;
+    slots->bytes = bytes;
+}
+
+static void unpin_slots(const OpenCl *cl, StageBuffers *buffers, MemoryRegion *slots)
+{
+    if (!buffers->pinned) return;
+    cl->api->EnqueueUnmapMemObject(cl->queue, buffers->pinned, slots->bytes, 0, NULL, NULL);
+    cl->api->Finish(cl->queue);
+    cl->api->ReleaseMemObject(buffers->pinned);
+    *slots = buffers->moved;
+}
+
 static bool make_buffers(OpenCl *cl, const Execution *execution, Diagnostics *diagnostics)
 {
     const SkyProgram *program = execution->program;
@@ -75,6 +108,7 @@ static bool make_buffers(OpenCl *cl, const Execution *execution, Diagnostics *di
                          diagnostics) ||
             !make_buffer(cl, &to->slots, execution->stages[s].slots.size, "micro-batches in flight", diagnostics))
             return false;
+        pin_slots(cl, to, &execution->stages[s].slots);
         if (constants)
             cl->api->EnqueueWriteBuffer(cl->queue, to->constants, 1, 0, constants, stage->constants, 0, NULL, NULL);
         if (stage->space_bytes[SKY_SPACE_SCRATCH] > scratch) scratch = stage->space_bytes[SKY_SPACE_SCRATCH];
@@ -147,6 +181,7 @@ static void opencl_close(Execution *execution)
     for (uint32_t k = 0; cl->kernels && k < execution->program->device_kernel_count; k++)
         if (cl->kernels[k]) api->ReleaseKernel(cl->kernels[k]);
     for (uint32_t s = 0; cl->stages && s < execution->program->stage_count; s++) {
+        unpin_slots(cl, &cl->stages[s], &execution->stages[s].slots);
         ClBufferId buffers[] = {cl->stages[s].constants, cl->stages[s].state, cl->stages[s].slots};
         for (int i = 0; i < 3; i++)
             if (buffers[i]) api->ReleaseMemObject(buffers[i]);
@@ -215,7 +250,9 @@ static void opencl_hand(const Execution *execution, DevicePiece piece)
     DevicePlace to = place_of(execution, piece.stage, piece.slot, &piece.location, 0);
     const unsigned char *from = device_bases(execution, piece.stage, piece.slot).space[piece.location.space];
     if (!piece.bytes) return;
-    check_transfer(cl, cl->api->EnqueueWriteBuffer(cl->queue, to.buffer, 1, (size_t)to.offset, piece.bytes,
+    /* What is in a slot stays there until the kernels that read it are done: nobody waits for the copy. */
+    uint32_t waits = piece.location.space != SKY_SPACE_SLOT;
+    check_transfer(cl, cl->api->EnqueueWriteBuffer(cl->queue, to.buffer, waits, (size_t)to.offset, piece.bytes,
                                                    from + piece.location.offset, 0, NULL, NULL));
 }
 

@@ -37,6 +37,8 @@ enum {
     CL_DEVICE_VERSION = 0x102f,
     CL_DEVICE_EXTENSIONS = 0x1030,
     CL_MEM_READ_WRITE = 1 << 0,
+    CL_MEM_ALLOC_HOST_PTR = 1 << 4,
+    CL_MAP_READ_WRITE = 3,
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183
@@ -75,6 +77,11 @@ enum {
         (ClQueueId, ClBufferId, uint32_t, size_t, size_t, const void *, uint32_t, const ClEventId *, ClEventId *))     \
     FUNCTION(int32_t, EnqueueFillBuffer,                                                                               \
              (ClQueueId, ClBufferId, const void *, size_t, size_t, size_t, uint32_t, const ClEventId *, ClEventId *))  \
+    FUNCTION(void *, EnqueueMapBuffer,                                                                                 \
+             (ClQueueId, ClBufferId, uint32_t, uint64_t, size_t, size_t, uint32_t, const ClEventId *, ClEventId *,     \
+              int32_t *))                                                                                              \
+    FUNCTION(int32_t, EnqueueUnmapMemObject,                                                                           \
+             (ClQueueId, ClBufferId, void *, uint32_t, const ClEventId *, ClEventId *))                                \
     FUNCTION(int32_t, GetEventInfo, (ClEventId, uint32_t, size_t, void *, size_t *))                                   \
     FUNCTION(int32_t, ReleaseEvent, (ClEventId))                                                                       \
     FUNCTION(int32_t, Flush, (ClQueueId))                                                                              \
