@@ -470,7 +470,8 @@ static void every_operator_was_checked(void **state)
         if (!seen[op]) fail_msg("%s has no case", opcodes[op].name);
 }
 
-/* With the argument "opencl": on the first OpenCL device; 77 after printing why there is none. */
+/* With the argument "opencl": on the first OpenCL device; 77 after printing why there is none. `./test` does so with
+ * oclgrind: PoCL takes minutes to compile all kernels. */
 int main(int argc, char **argv)
 {
     on_opencl = argc > 1 && strcmp(argv[1], "opencl") == 0;
