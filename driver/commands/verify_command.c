@@ -101,13 +101,13 @@ static void print_audit(const WireAudit *audit)
         text_print(stdout, "the run has not ended, or was cut short: later messages are not counted here\n");
 }
 
-static bool verify_audits(const Options *options, const Plan *plan, Diagnostics *diagnostics)
+static bool verify_audits(const Options *options, const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
 {
     bool ok = true;
     for (size_t i = 0; i < options->audits.count; i++) {
         WireAudit audit;
         bool read = wire_audit_read(&audit, options->audits.items[i], diagnostics);
-        bool good = read && plan_verify_audit(plan, &audit, options->audits.items[i], diagnostics);
+        bool good = read && plan_verify_audit(plan, costs, &audit, options->audits.items[i], diagnostics);
         if (good && !options->quiet) print_audit(&audit);
         if (read) wire_audit_free(&audit);
         ok = ok && good;
@@ -127,7 +127,7 @@ bool verify_command(const Options *options, Diagnostics *diagnostics)
         ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
         if (ok && !options->quiet) print_verdict(&(Report){.plan = &plan, .costs = &costs}, &verified);
-        ok = ok && verify_audits(options, &plan, diagnostics);
+        ok = ok && verify_audits(options, &plan, &costs, diagnostics);
         costs_free(&costs);
     }
     plan_free(&plan);

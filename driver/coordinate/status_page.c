@@ -7,6 +7,7 @@
 
 #include "base/input_files.h"
 #include "base/json_writer.h"
+#include "base/live_file.h"
 #include "driver/plot/plot_drawing.h"
 #include "partitioner/report/report_drawing.h"
 #include "partitioner/report/report_style.h"
@@ -390,8 +391,8 @@ static void write_both(StatusPage *page, Status *status)
     print_page(status);
     status->text = &json;
     print_json(status);
-    bool ok = file_write_all(page->html, html.bytes, html.size, &diagnostics) &&
-              file_write_all(page->json, json.bytes, json.size, &diagnostics);
+    bool ok = live_file_write(page->html, html.bytes, html.size, &diagnostics) &&
+              live_file_write(page->json, json.bytes, json.size, &diagnostics);
     if (!ok && !page->failed && status->coordinator->console)
         diagnostics_print(&diagnostics, status->coordinator->console);
     page->failed = !ok;

@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 
-enum { MOST_REQUEST = 8192, WAIT_SECONDS = 5, MOST_NAME = 64 };
+enum { MOST_REQUEST = 8192, WAIT_SECONDS = 5, MOST_NAME = 64, MOST_SERVED = 32 };
 
 /* ---- What may be read ---- */
 
@@ -160,14 +160,18 @@ _Noreturn static void serve(int listener, const char *run, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null = open("/dev/null", O_RDWR);
     for (int i = 0; i < 3; i++) dup2(null, i);
-    while (getppid() == parent) {
+    for (int served = 0; getppid() == parent;) {
         int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (connection < 0) continue;
-        const struct timeval wait = {.tv_sec = WAIT_SECONDS};
-        setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-        setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
-        take_request(connection, run);
-        close(connection);
+        while (served && waitpid(-1, NULL, WNOHANG) > 0) served--;
+        pid_t child = connection >= 0 && served < MOST_SERVED ? fork() : -1;
+        if (child == 0) { /* who says or takes nothing holds up nobody else, and not for long */
+            close(listener);
+            alarm(WAIT_SECONDS);
+            take_request(connection, run);
+            _exit(0);
+        }
+        served += child > 0;
+        if (connection >= 0) close(connection);
     }
     _exit(0);
 }

@@ -8,6 +8,7 @@
 
 #include "base/input_files.h"
 #include "base/json.h"
+#include "base/live_file.h"
 #include "base/safetensors.h"
 #include "driver/plot/plot_drawing.h"
 #include "partitioner/report/report_drawing.h"
@@ -397,7 +398,8 @@ bool run_report_write(Settings *settings, const char *run, const char *part, Run
     print_advice(&report);
     print_settings(&report);
     buffer_print(&page, "</main>\n</body>\n</html>\n");
-    bool ok = file_write_all(arena_format(&settings->arena, "%s/report.html", run), page.bytes, page.size, diagnostics);
+    bool ok =
+        live_file_write(arena_format(&settings->arena, "%s/report.html", run), page.bytes, page.size, diagnostics);
     json_decref(report.plan);
     json_decref(report.metrics);
     plot_log_free(&report.log);

@@ -23,13 +23,14 @@ static bool name_members(TableSurvey *survey, TableReader *reader, Diagnostics *
     size_t size = reader->size, begin = 0;
     while (begin < size && isspace((unsigned char)text[begin])) begin++;
     const char *end = memchr(text + begin, '\n', size - begin);
-    json_t *object = json_loadb(text + begin, end ? (size_t)(end - text) - begin : size - begin, 0, NULL);
+    json_error_t error = {.text = ""};
+    json_t *object = json_loadb(text + begin, end ? (size_t)(end - text) - begin : size - begin, 0, &error);
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value) add_column(survey, key, strlen(key));
     json_decref(object);
     return survey->count || input_error(diagnostics, reader->path, "write one object per line: {\"text\": ..., ...}",
-                                        "does not begin with a JSON object");
+                                        "does not begin with a JSON object%s%s", error.text[0] ? ": " : "", error.text);
 }
 
 /* A header of one column, where another character than the format's separates. */

@@ -7,6 +7,7 @@
 
 typedef struct Audited {
     const Plan *plan;
+    const Costs *costs;
     const WireAudit *audit;
     const char *path;
     Diagnostics *diagnostics;
@@ -245,17 +246,27 @@ static bool check_other(const Audited *x, const WireCrossing *crossing)
     return ok;
 }
 
+static bool is_site(const Audited *x, const char *name)
+{
+    for (int s = 0; s < x->costs->sites.count; s++)
+        if (strcmp(x->costs->sites.names[s], name) == 0) return true;
+    return false;
+}
+
 static bool check_ends(const Audited *x, const WireCrossing *crossing)
 {
     bool from = strcmp(crossing->from_site, x->audit->site) == 0, to = strcmp(crossing->to_site, x->audit->site) == 0;
-    return from != to || refuse_audit(x, crossing->tensor ? crossing->tensor : wire_class_name(crossing->what),
-                                      "is said to have crossed from '%s' to '%s', which site '%s' cannot know",
-                                      crossing->from_site, crossing->to_site, x->audit->site);
+    bool known = is_site(x, crossing->from_site) && is_site(x, crossing->to_site);
+    return (from != to && known) ||
+           refuse_audit(x, crossing->tensor ? crossing->tensor : wire_class_name(crossing->what),
+                        "is said to have crossed from '%s' to '%s', which site '%s' cannot know", crossing->from_site,
+                        crossing->to_site, x->audit->site);
 }
 
-bool plan_verify_audit(const Plan *plan, const WireAudit *audit, const char *path, Diagnostics *diagnostics)
+bool plan_verify_audit(const Plan *plan, const Costs *costs, const WireAudit *audit, const char *path,
+                       Diagnostics *diagnostics)
 {
-    const Audited x = {plan, audit, path, diagnostics};
+    const Audited x = {plan, costs, audit, path, diagnostics};
     if (!plan->has_sites) return input_error(diagnostics, path, NULL, "the plan knows no sites");
     if (!check_plan(&x)) return false;
     bool ok = check_steps(&x);

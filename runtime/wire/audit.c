@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/live_file.h"
 
 static const char format[] = "skycc.audit/1";
 
@@ -152,7 +153,7 @@ bool wire_audit_write(const WireAudit *audit, const char *path, Diagnostics *dia
 {
     Buffer text = {0};
     wire_audit_print(audit, &text);
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
+    bool ok = live_file_write(path, text.bytes, text.size, diagnostics);
     buffer_free(&text);
     return ok;
 }

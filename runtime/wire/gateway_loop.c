@@ -1,9 +1,11 @@
 #include "runtime/wire/gateway.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "runtime/wire/gateway_parts.h"
@@ -28,6 +30,19 @@ static void allow_many_connections(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Fewer would end the gateway later, and with it the run. Other sites and strangers need more. */
+static bool has_descriptors(const WireSiteFile *file, Diagnostics *diagnostics)
+{
+    enum { MOST = 32 + 4 * WIRE_MOST_SITES };
+    int taken[MOST], count = 0, needed = 32 + 4 * file->site_count;
+    while (count < needed && (taken[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) count++;
+    bool ok = count == needed ||
+              diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "raise it with ulimit -n",
+                                "the limit of open files leaves the gateway %d; it needs at least %d", count, needed);
+    while (count) close(taken[--count]);
+    return ok;
+}
+
 WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *diagnostics)
 {
     const WireSiteFile *file = options->file;
@@ -39,11 +54,12 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
                           options->keys->public_key, own->key);
         return NULL;
     }
+    allow_many_connections();
+    if (!has_descriptors(file, diagnostics)) return NULL;
     WireGateway *gateway = memory_allocate(sizeof *gateway);
     gateway->options = *options;
     gateway->file = file;
     gateway->incarnation = draw_incarnation();
-    allow_many_connections();
     gateway->context = zmq_ctx_new();
     if (!gateway->context) bug("no context: %s", zmq_strerror(zmq_errno()));
     zmq_ctx_set(gateway->context, ZMQ_MAX_SOCKETS, 4 * WIRE_MOST_SITES);

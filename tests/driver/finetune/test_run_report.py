@@ -49,6 +49,10 @@ def check_server(port):
     os.symlink("../secret.svg", "live/link.svg")
     with open("live/curve.svg", "w") as file:
         file.write("<svg/>")
+    silent, start = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)], time.monotonic()
+    require(ask(port, "/")[0] == 200 and time.monotonic() - start < 30, "who says nothing holds up others")
+    for connection in silent:
+        connection.close()
     require(ask(port, "/")[0] == 200 and ask(port, "/?again")[0] == 200, "no report is served")
     require(ask(port, "/log.csv")[1].startswith("step,loss"), "no log is served")
     require(ask(port, "/curve.svg") == (200, "<svg/>"), "no picture is served")

@@ -353,6 +353,9 @@ def test_audits():
     assert "barrier, " in text and "carry 0 at most" in text, text
     text = forge("three", "b", lambda audit, tensor: audit["crossed"].append(tensor))
     assert "is listed twice" in text, text
+    text = forge("three", "b", lambda audit, _: audit["crossed"][0].update(
+        {"from_site": "x\n\033[31m"} if audit["crossed"][0]["to_site"] == "b" else {"to_site": "x\n\033[31m"}))
+    assert "cannot know" in text and "\033" not in text and "x\n" not in text, text
     text = forge("three", "b", lambda audit, _: audit.update(microbatches=17))
     assert "4 of them have 17 micro-batches" in text, text
     text = forge("three", "b", lambda audit, _: audit.update(steps=1 << 60))

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "runtime/program/message_tags.h"
@@ -537,10 +538,11 @@ static void test_an_audit_that_is_taken(void **state)
         taken[1] = 0;
         start_all();
         WAIT_UNTIL(all_up());
-        assert_int_equal(remove("a.audit"), 0);
-        if (what == OTHERS) write_text("a.audit", "somebody else's");
-        if (what == FOLDER) assert_int_equal(mkdir("a.audit", 0755), 0);
-        if (what == FIFO) assert_int_equal(mkfifo("a.audit", 0644), 0);
+        if (what == OTHERS) write_text("other", "somebody else's");
+        if (what == FIFO) assert_int_equal(mkfifo("other", 0644), 0);
+        if (what == OTHERS || what == FIFO) assert_int_equal(rename("other", "a.audit"), 0);
+        if (what == UNLINKED) assert_int_equal(remove("a.audit"), 0);
+        while (what == FOLDER && mkdir("a.audit", 0755) != 0) remove("a.audit"); /* it may be written meanwhile */
         wire_client_send(clients[0], 1, -77, "abc", 3);
         WAIT_UNTIL(taken[1] == 77);
         if (what == FIFO) { /* it is looked at meanwhile, and else in the end */
@@ -604,6 +606,16 @@ static void test_what_cannot_be_opened(void **state)
         assert_null(wire_gateway_open(&options, &diagnostics));
         expect_complaint(&diagnostics, EXIT_BAD_INPUT, audits[i][1]);
     }
+    pid_t child = fork(); /* whose limit can only fall */
+    if (child == 0) {
+        const struct rlimit low = {24, 24};
+        bool refused = setrlimit(RLIMIT_NOFILE, &low) == 0 && !wire_gateway_open(&options, &diagnostics);
+        _exit(!(refused && diagnostics.exit_code == EXIT_RUN_FAILED &&
+                strstr(diagnostics.first->message, "limit of open files")));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
     wire_site_file_free(&file);
 }
 
