@@ -22,7 +22,9 @@ mask = given["attention_mask"].bool()
 
 def load(path):
     kind = transformers.AutoModelForCausalLM
-    return kind.from_pretrained(path, attn_implementation="eager", dtype=torch.float64).eval()
+    single = "ModernBert" in transformers.AutoConfig.from_pretrained(path).architectures[0]  # see make_decoders.py
+    return kind.from_pretrained(path, attn_implementation="eager",
+                                dtype=torch.float32 if single else torch.float64).eval()
 
 
 with torch.no_grad():
@@ -30,12 +32,13 @@ with torch.no_grad():
 model = get_peft_model(load(folder), LoraConfig(r=int(rank), lora_alpha=float(alpha), lora_dropout=0.0,
                                                 target_modules=targets.split(","),
                                                 fan_in_fan_out="GPT2" in transformers.AutoConfig.from_pretrained(
-                                                    folder).architectures[0])).double()
+                                                    folder).architectures[0]))
+model = model.to(next(model.parameters()).dtype)
 drawn = {key[6:]: value for key, value in load_file(branches).items() if "lora_" in key and key.startswith("param/")}
 for name, parameter in model.named_parameters():
     key = name.replace("base_model.model.", "").replace(".default", "")
     if "lora_" in name:
-        parameter.data = drawn.pop(key).double()
+        parameter.data = drawn.pop(key).to(parameter.dtype)
 assert not drawn, drawn.keys()
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.01)
 losses = []

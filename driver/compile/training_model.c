@@ -168,7 +168,8 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
     if (trains && !leave_out_padding(model, diagnostics)) return false;
-    if (!options->import.untie) warn_of_untied_decoders(source, diagnostics);
+    if (!options->import.untie && !onnx_model_is_distinct(&model->imported.onnx))
+        warn_of_untied_decoders(source, diagnostics);
     model->imported_parameters = model->imported.parameter_count;
     return !options->low_rank.rank ||
            low_rank_choose(&model->low_rank, &options->low_rank, options->seed, source, &model->imported, diagnostics);

@@ -49,7 +49,7 @@ static bool take_config(SourceModel *model, const HuggingFaceConfig *config, Are
 {
     const char *const dropouts[] = {"hidden_dropout_prob", "dropout", "mlp_dropout", "resid_pdrop"};
     model->positions = encoder_most_positions(config);
-    model->decoder = config->type->form != NULL;
+    model->decoder = config_is_decoder(config);
     model->kind = arena_format(arena, "%s, %lld layers, hidden size %lld", config->type->name,
                                (long long)config->layers, (long long)config->hidden);
     for (size_t i = 0; i < sizeof dropouts / sizeof *dropouts; i++)

@@ -137,9 +137,9 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "make an ONNX graph of a Hugging Face folder",
                         {"skycc import FOLDER -o MODEL.onnx [--head HEAD]"},
                         "Reads config.json and model.safetensors of a BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, "
-                        "ELECTRA, ALBERT, MPNet, ModernBERT, DeBERTa-v2/3, ERNIE or Data2Vec, or of a decoder, and "
-                        "writes the graph, ready for check, "
-                        "run and compile.",
+                        "ELECTRA, ALBERT, MPNet, ModernBERT, DeBERTa-v2/3, ERNIE, Data2Vec, EuroBERT, NomicBERT, GTE, "
+                        "Jina v3, ESM or T5 encoder, or of a decoder, and writes the graph, ready for check, run and "
+                        "compile.",
                         {"skycc import minilm -o minilm.onnx",
                          "skycc import minilm --head seqcls:3 -o classifier.onnx"}},
     [COMMAND_HEAD] =

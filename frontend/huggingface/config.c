@@ -18,7 +18,7 @@ static const ModelType types[] = {
     {"electra", FAMILY_ELECTRA, "Electra", "electra", NULL, false},
     {"albert", FAMILY_ALBERT, "Albert", "albert", NULL, false},
     {"mpnet", FAMILY_MPNET, "MPNet", "mpnet", NULL, false},
-    {"modernbert", FAMILY_MODERNBERT, "ModernBert", "model", NULL, false},
+    {"modernbert", FAMILY_MODERNBERT, "ModernBert", "model", &encoder_modernbert, false},
     {"deberta-v2", FAMILY_DEBERTA, "DebertaV2", "deberta", NULL, false},
     {"llama", FAMILY_DECODER, "Llama", "model", &decoder_llama, false},
     {"qwen2", FAMILY_DECODER, "Qwen2", "model", &decoder_qwen2, false},
@@ -30,6 +30,15 @@ static const ModelType types[] = {
     {"gpt2", FAMILY_DECODER, "GPT2", "transformer", &decoder_gpt2, false},
     {"gpt_neox", FAMILY_DECODER, "GPTNeoX", "gpt_neox", &decoder_gpt_neox, false},
     {"smollm3", FAMILY_DECODER, "SmolLM3", "model", &decoder_smollm3, false},
+    {"modernbert-decoder", FAMILY_DECODER, "ModernBertDecoder", "model", &decoder_modernbert, false},
+    {"eurobert", FAMILY_EUROBERT, "EuroBert", "model", &encoder_eurobert, false},
+    {"nomic_bert", FAMILY_NOMIC, "NomicBert", "nomic_bert", &encoder_nomic, false},
+    {"gte", FAMILY_GTE, "Gte", "gte", &encoder_gte, false},
+    {"jina_embeddings_v3", FAMILY_ROBERTA, "JinaEmbeddingsV3", "roberta", &encoder_jina, false},
+    {"esm", FAMILY_ROBERTA, "Esm", "esm", &encoder_esm, false},
+    {"t5", FAMILY_T5, "T5", "transformer", &encoder_t5, false},
+    {"mt5", FAMILY_T5, "MT5", "transformer", &encoder_mt5, false},
+    {"umt5", FAMILY_T5, "UMT5", "transformer", &encoder_umt5, false},
 };
 
 static const ModelType *model_type(Reading *reading)
@@ -72,7 +81,9 @@ static int64_t count_labels(Reading *reading)
 static const char *class_name(Arena *arena, const ModelType *type, HeadKind kind)
 {
     if (kind == HEAD_NEXT && type->form && type->form->lm_class) return type->form->lm_class;
-    return arena_format(arena, "%s%s", type->class_prefix, head_class(kind));
+    const char *suffix = head_class(kind);
+    if (type->family == FAMILY_T5 && strcmp(suffix, "Model") == 0) suffix = "EncoderModel";
+    return arena_format(arena, "%s%s", type->class_prefix, suffix);
 }
 
 static void read_head(Reading *reading, HuggingFaceConfig *config)
@@ -101,31 +112,27 @@ static void read_head(Reading *reading, HuggingFaceConfig *config)
 
 static void read_common(Reading *reading, HuggingFaceConfig *config)
 {
-    bool distil = config->type->family == FAMILY_DISTILBERT, modern = config->type->family == FAMILY_MODERNBERT;
+    bool distil = config->type->family == FAMILY_DISTILBERT;
     config->vocabulary = reading_size(reading, "vocab_size", 1, MOST_SIZE, -1);
     config->hidden = reading_size(reading, distil ? "dim" : "hidden_size", 1, MOST_SIZE, -1);
     config->layers = reading_size(reading, distil ? "n_layers" : "num_hidden_layers", 1, MOST_LAYERS, -1);
     config->heads = reading_size(reading, distil ? "n_heads" : "num_attention_heads", 1, MOST_SIZE, -1);
     config->intermediate = reading_size(reading, distil ? "hidden_dim" : "intermediate_size", 1, MOST_SIZE, -1);
-    config->positions = reading_size(reading, "max_position_embeddings", 1, MOST_POSITIONS, modern ? 8192 : 512);
+    config->positions = reading_size(reading, "max_position_embeddings", 1, MOST_POSITIONS, 512);
     config->token_types =
-        distil || modern || config->type->family == FAMILY_MPNET
+        distil || config->type->family == FAMILY_MPNET
             ? 0
             : reading_size(reading, "type_vocab_size", 0, MOST_SIZE, config->type->family == FAMILY_DEBERTA ? 0 : 2);
     config->embedding = reading_size(reading, "embedding_size", 1, MOST_SIZE,
                                      config->type->family == FAMILY_ALBERT    ? 128
                                      : config->type->family == FAMILY_ELECTRA ? 128
                                                                               : config->hidden);
-    config->norm_epsilon =
-        reading_number(reading, reading->root, modern ? "norm_eps" : "layer_norm_eps", modern ? 1e-5 : 1e-12);
+    config->norm_epsilon = reading_number(reading, reading->root, "layer_norm_eps", 1e-12);
     if (config->type->family == FAMILY_DEBERTA && !reading_member(reading, reading->root, "layer_norm_eps"))
         config->norm_epsilon = 1e-7;
     if (distil) config->norm_epsilon = 1e-12;
     config->initial_deviation = reading_number(reading, reading->root, "initializer_range", 0.02);
-    config->activation = reading_activation(reading,
-                                            distil   ? "activation"
-                                            : modern ? "hidden_activation"
-                                                     : "hidden_act",
+    config->activation = reading_activation(reading, distil ? "activation" : "hidden_act",
                                             config->type->family == FAMILY_ALBERT ? "gelu_new" : "gelu");
     bool pads_with_one = config->type->family == FAMILY_ROBERTA || config->type->family == FAMILY_MPNET;
     config->padding = reading_size(reading, "pad_token_id", 0, MOST_SIZE, pads_with_one);
@@ -136,7 +143,24 @@ static void read_common(Reading *reading, HuggingFaceConfig *config)
                        "does not divide the hidden size");
 }
 
-static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
+/* Of distances between tokens instead of positions (Shaw et al., "Self-attention with relative position
+ * representations", 2018): scores of queries, or of queries and keys, with a vector for each. */
+static void read_position_kind(Reading *reading, HuggingFaceConfig *config)
+{
+    static const char *const kinds[] = {"absolute", "relative_key", "relative_key_query"};
+    const Family family = config->type->family;
+    if (config->type->form && (config->type->form->traits & CHOOSES_POSITIONS)) return; /* has read it */
+    bool knows = !config->type->form && (family == FAMILY_BERT || family == FAMILY_ROBERTA ||
+                                         family == FAMILY_ELECTRA || family == FAMILY_ALBERT);
+    const char *kind = reading_text(reading, "position_embedding_type", kinds[0]);
+    while (config->distances < 3 && strcmp(kind, kinds[config->distances]) != 0) config->distances++;
+    if (config->distances == 3 || (config->distances && !knows))
+        reading_refuse(reading, "position_embedding_type", EXIT_UNSUPPORTED_OPERATOR, NULL,
+                       arena_format(reading->arena, "'%.100s' is not supported, only %s", kind,
+                                    knows ? "'absolute', 'relative_key' and 'relative_key_query'" : "'absolute'"));
+}
+
+static void refuse_variants(Reading *reading, HuggingFaceConfig *config)
 {
     if (reading_member(reading, reading->root, "quantization_config"))
         reading_refuse(reading, "quantization_config", EXIT_UNSUPPORTED_OPERATOR,
@@ -145,10 +169,9 @@ static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
         reading_refuse(reading, "auto_map", EXIT_UNSUPPORTED_OPERATOR,
                        "if the model is the library's own all the same, remove auto_map",
                        "the folder computes by code of its own, which skycc does not run");
-    const char *kind = reading_text(reading, "position_embedding_type", "absolute");
-    if (strcmp(kind, "absolute") != 0)
-        reading_refuse(reading, "position_embedding_type", EXIT_UNSUPPORTED_OPERATOR, NULL,
-                       arena_format(reading->arena, "'%.100s' is not supported, only 'absolute'", kind));
+    read_position_kind(reading, config);
+    if (json_object_size(reading_member(reading, reading->root, "pruned_heads")))
+        reading_refuse(reading, "pruned_heads", EXIT_UNSUPPORTED_OPERATOR, NULL, "pruned heads are not supported");
     if (reading_flag(reading, "is_decoder", false) || reading_flag(reading, "add_cross_attention", false))
         reading_refuse(reading, "is_decoder", EXIT_UNSUPPORTED_OPERATOR, "encoders can be imported",
                        "decoders are not supported");
@@ -160,54 +183,6 @@ static void refuse_variants(Reading *reading, const HuggingFaceConfig *config)
         reading_size(reading, "attention_head_size", 1, MOST_SIZE, width) != width)
         reading_refuse(reading, "attention_head_size", EXIT_UNSUPPORTED_OPERATOR, NULL,
                        "must be the hidden size divided by the number of heads: other sizes are not supported");
-}
-
-static double theta(Reading *reading, const char *kind, const char *old_key, double fallback)
-{
-    const json_t *rotary = reading_member(reading, reading_member(reading, reading->root, "rope_parameters"), kind);
-    fallback = reading_number(reading, reading->root, old_key, fallback);
-    const char *type = json_string_value(reading_member(reading, rotary, "rope_type"));
-    if ((type && strcmp(type, "default") != 0) || reading_member(reading, reading->root, "rope_scaling"))
-        reading_refuse(reading, "rope_parameters", EXIT_UNSUPPORTED_OPERATOR, NULL,
-                       "scaled rotary positions are not supported");
-    return rotary ? reading_number(reading, rotary, "rope_theta", fallback) : fallback;
-}
-
-static void read_modernbert(Reading *reading, HuggingFaceConfig *config)
-{
-    ModernBertConfig *own = &config->modernbert;
-    const json_t *kinds = reading_member(reading, reading->root, "layer_types");
-    int64_t every = reading_size(reading, "global_attn_every_n_layers", 1, MOST_LAYERS, 3);
-    own->global = arena_new_array(reading->arena, bool, (size_t)config->layers);
-    if (kinds && json_array_size(kinds) != (size_t)config->layers) {
-        reading_refuse(reading, "layer_types", EXIT_BAD_INPUT, NULL, "must be an array with a word for every layer");
-        kinds = NULL;
-    }
-    for (int64_t i = 0; i < config->layers; i++) {
-        const char *kind = json_string_value(json_array_get(kinds, (size_t)i));
-        own->global[i] = kind ? strcmp(kind, "full_attention") == 0 : i % every == 0;
-        if (kinds && (!kind || (!own->global[i] && strcmp(kind, "sliding_attention") != 0))) {
-            reading_refuse(reading, "layer_types", EXIT_BAD_INPUT, NULL,
-                           "must hold full_attention and sliding_attention only");
-            break;
-        }
-    }
-    own->window = reading_size(reading, "local_attention", 0, MOST_SIZE, 128) / 2;
-    own->window =
-        reading_size(reading, "sliding_window", 0, MOST_SIZE, own->window); /* the library's name of half of it */
-    own->global_theta = theta(reading, "full_attention", "global_rope_theta", 160000);
-    bool as_global = json_is_null(json_object_get(reading->root, "local_rope_theta"));
-    own->local_theta = theta(reading, "sliding_attention", "local_rope_theta", as_global ? own->global_theta : 10000);
-    own->attention_bias = reading_flag(reading, "attention_bias", false);
-    own->mlp_bias = reading_flag(reading, "mlp_bias", false);
-    own->norm_bias = reading_flag(reading, "norm_bias", false);
-    own->classifier_bias = reading_flag(reading, "classifier_bias", false);
-    own->decoder_bias = reading_flag(reading, "decoder_bias", true);
-    own->classifier_activation = reading_activation(reading, "classifier_activation", "gelu");
-    own->mean_pooling = strcmp(reading_text(reading, "classifier_pooling", "cls"), "mean") == 0;
-    if (reading->ok && config->hidden / config->heads % 2)
-        reading_refuse(reading, "num_attention_heads", EXIT_BAD_INPUT, NULL,
-                       "rotary positions need heads of an even width");
 }
 
 /* "pos_att_type" is an array, or a text with bars between, in which the library reads capitals as small letters. */
@@ -261,7 +236,6 @@ static void read_family(Reading *reading, HuggingFaceConfig *config)
     case FAMILY_MPNET:
         config->relative_buckets = reading_size(reading, "relative_attention_num_buckets", 4, 1 << 16, 32);
         break;
-    case FAMILY_MODERNBERT: read_modernbert(reading, config); break;
     case FAMILY_DEBERTA: read_deberta(reading, config); break;
     default: break;
     }
@@ -273,6 +247,7 @@ static bool take(HuggingFaceConfig *config, json_t *json, const char *path, Aren
     config->json = json;
     if (!json_is_object(json)) return json_refuse(reading.reader, NULL, "must be an object");
     config->type = model_type(&reading);
+    if (config->type) reading.family = config->type->family;
     if (config->type && config->type->form)
         decoder_config_read(&reading, config);
     else if (config->type)
@@ -281,7 +256,7 @@ static bool take(HuggingFaceConfig *config, json_t *json, const char *path, Aren
         refuse_variants(&reading, config);
         read_head(&reading, config);
         read_family(&reading, config);
-        if (config->type->form) reading_refuse_unknown(&reading, json, "");
+        reading_refuse_unknown(&reading, json, "");
     }
     free(reading.asked);
     return config->type && reading.ok;
@@ -302,6 +277,11 @@ bool config_parse(HuggingFaceConfig *config, const char *source, const char *pat
     json_t *json = json_loads(source, JSON_REJECT_DUPLICATES, &error);
     JsonReader reader = {path, diagnostics};
     return json ? take(config, json, path, arena, diagnostics) : json_refuse(reader, NULL, error.text);
+}
+
+bool config_is_decoder(const HuggingFaceConfig *config)
+{
+    return config->type->form && !(config->type->form->traits & SEES_ALL);
 }
 
 void config_free(HuggingFaceConfig *config)

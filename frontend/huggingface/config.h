@@ -11,6 +11,8 @@ bool config_read(HuggingFaceConfig *config, const char *path, Arena *arena, Diag
 bool config_parse(HuggingFaceConfig *config, const char *text, const char *path, Arena *arena,
                   Diagnostics *diagnostics);
 void config_free(HuggingFaceConfig *config);
+/* Whether tokens see those before them only. */
+bool config_is_decoder(const HuggingFaceConfig *config);
 /* The longest sequence for which the encoder has positions. */
 int64_t encoder_most_positions(const HuggingFaceConfig *config);
 

@@ -77,7 +77,12 @@ const char *reading_text(Reading *reading, const char *key, const char *fallback
 
 Activation reading_activation(Reading *reading, const char *key, const char *fallback)
 {
-    const char *name = reading_text(reading, key, fallback), *known = "";
+    return reading_activation_named(reading, key, reading_text(reading, key, fallback));
+}
+
+Activation reading_activation_named(Reading *reading, const char *key, const char *name)
+{
+    const char *known = "";
     for (size_t i = 0; i < sizeof activations / sizeof *activations; i++) {
         if (strcmp(activations[i].name, name) == 0) return activations[i].activation;
         known = arena_format(reading->arena, "%s%s%s", known, i ? ", " : "", activations[i].name);
@@ -87,78 +92,11 @@ Activation reading_activation(Reading *reading, const char *key, const char *fal
     return ACTIVATION_GELU;
 }
 
-/* Members of every model's configuration that change no result. */
-static const char *const others[] = {
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_attn_implementation_internal",
-    "_commit_hash",
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "bos_token_id",
-    "chunk_size_feed_forward",
-    "cls_token_id",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "eos_token_id",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "initializer_range",
-    "is_encoder_decoder",
-    "keys_to_ignore_at_inference",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "model_type",
-    "no_repeat_ngram_size",
-    "num_beams",
-    "num_labels",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "problem_type",
-    "pruned_heads",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers_version",
-    "typical_p",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-};
-
 static bool is_known(const Reading *reading, const json_t *object, const char *key)
 {
     for (size_t i = 0; i < reading->asked_count; i++)
         if (reading->asked[i].object == object && strcmp(reading->asked[i].key, key) == 0) return true;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(others[i], key) == 0) return true;
+    if (object == reading->root && config_member_is_harmless(reading->family, key)) return true;
     return json_is_null(json_object_get(object, key));
 }
 

@@ -16,6 +16,7 @@ typedef struct Reading {
     JsonReader reader;
     const json_t *root;
     Arena *arena;
+    Family family;
     bool ok;
     AskedMember *asked; /* members that were read */
     size_t asked_count, asked_capacity;
@@ -31,11 +32,16 @@ int64_t reading_size(Reading *reading, const char *key, int64_t least, int64_t m
 bool reading_flag(Reading *reading, const char *key, bool fallback);
 const char *reading_text(Reading *reading, const char *key, const char *fallback);
 Activation reading_activation(Reading *reading, const char *key, const char *fallback);
+/* The activation of this name; what is wrong with it is said of the member. */
+Activation reading_activation_named(Reading *reading, const char *key, const char *name);
 /* Of any object: from 0 to 1e30. */
 double reading_number(Reading *reading, const json_t *object, const char *key, double fallback);
 
 /* Refuses members of the object that were not read and may change results; `place` is what their names begin with. */
 void reading_refuse_unknown(Reading *reading, const json_t *object, const char *place);
+
+/* Whether a member of a model's configuration changes no result (config_members.c). */
+bool config_member_is_harmless(Family family, const char *key);
 
 /* Decoders: sizes, kinds of layers, rotary positions (decoder_config.c). */
 void decoder_config_read(Reading *reading, HuggingFaceConfig *config);

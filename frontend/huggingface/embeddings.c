@@ -90,7 +90,7 @@ static const char *counted_tokens(Network *network, const char *scope)
     return network_apply(network, scope, "Add", network_apply(network, scope, "Mul", count, token), padding);
 }
 
-static const char *add_positions(Network *network, const char *scope, const char *sum)
+const char *encoder_add_positions(Network *network, const char *scope, const char *sum)
 {
     const HuggingFaceConfig *config = network->config;
     bool counts = config->type->family == FAMILY_ROBERTA || config->type->family == FAMILY_MPNET;
@@ -101,7 +101,7 @@ static const char *add_positions(Network *network, const char *scope, const char
 }
 
 /* If a table has one row, every token has that row. */
-static const char *add_types(Network *network, const char *scope, const char *sum)
+const char *encoder_add_types(Network *network, const char *scope, const char *sum)
 {
     const HuggingFaceConfig *config = network->config;
     const char *table = network_scope(network, scope, "token_type_embeddings");
@@ -119,8 +119,8 @@ const char *encoder_embed(Network *network)
     bool projects = family == FAMILY_ALBERT || config->embedding != config->hidden, deberta = family == FAMILY_DEBERTA;
     const char *x = network_embedding(network, network_scope(network, scope, "word_embeddings"), network->inputs[0],
                                       config->vocabulary, config->embedding);
-    if (config->token_types) x = add_types(network, scope, x);
-    if (!deberta || config->deberta.absolute) x = add_positions(network, scope, x);
+    if (config->token_types) x = encoder_add_types(network, scope, x);
+    if (deberta ? config->deberta.absolute : !config->distances) x = encoder_add_positions(network, scope, x);
     if (deberta && projects)
         x = network_linear_without_bias(network, network_scope(network, scope, "embed_proj"), x, config->embedding,
                                         config->hidden);

@@ -2,6 +2,9 @@
 #include "frontend/huggingface/encoder.h"
 
 #include <math.h>
+#include <string.h>
+
+enum { MPNET_MOST_DISTANCE = 128 };
 
 /* What the parts of a block are called. */
 typedef struct BlockNames {
@@ -40,6 +43,7 @@ typedef struct Blocks {
     const char *scale;           /* what scores are divided by */
     const char *position_scores; /* added to the scores of every block; NULL: nothing */
     DebertaPositions deberta;    /* embeddings NULL: none */
+    Distances distances;
 } Blocks;
 
 static const char *norm(Network *network, const char *scope, const char *name, const char *input)
@@ -57,6 +61,14 @@ static const char *project(const Blocks *blocks, const char *scope, const char *
     return network_split_heads(blocks->network, scope, projected);
 }
 
+/* The module that holds the queries' layer. */
+static const char *attention_scope(const Blocks *blocks, const char *scope)
+{
+    const char *name = blocks->names->query, *last = strrchr(name, '.');
+    return network_scope(blocks->network, scope,
+                         arena_string_n(&blocks->network->builder.arena, name, (size_t)(last - name)));
+}
+
 static const char *add_attention(const Blocks *blocks, const char *scope, const char *input)
 {
     static const int64_t swap[4] = {0, 1, 3, 2};
@@ -70,6 +82,10 @@ static const char *add_attention(const Blocks *blocks, const char *scope, const 
     const char *attention = network_scope(network, scope, "attention");
     const char *scores =
         network_apply(network, attention, "MatMul", queries, network_transpose(network, attention, keys, swap, 4));
+    if (blocks->distances.by_query)
+        scores =
+            network_apply(network, attention, "Add", scores,
+                          distance_scores(network, &blocks->distances, attention_scope(blocks, scope), queries, keys));
     scores = network_apply(network, attention, "Div", scores, blocks->scale);
     if (blocks->deberta.embeddings)
         scores = network_apply(network, attention, "Add", scores,
@@ -126,14 +142,17 @@ const char *encoder_build(Network *network)
     const HuggingFaceConfig *config = network->config;
     const DebertaConfig *deberta = &config->deberta;
     encoder_add_inputs(network);
-    if (config->type->family == FAMILY_MODERNBERT) return modernbert_build(network);
     if (config->type->form) return decoder_build(network);
     Blocks blocks = {.network = network, .names = block_names(config->type)};
     const char *embedded = encoder_embed(network), *x = embedded;
     int terms = 1 + deberta->content_to_position + deberta->position_to_content;
     blocks.scale = onnx_builder_float(&network->builder, network_encoder_scope(network, "encoder"),
                                       sqrtf((float)(config->hidden / config->heads * terms)));
-    if (config->type->family == FAMILY_MPNET) blocks.position_scores = mpnet_position_scores(network);
+    if (config->type->family == FAMILY_MPNET)
+        blocks.position_scores =
+            encoder_bucket_scores(network, network_encoder_scope(network, "encoder.relative_attention_bias"),
+                                  config->relative_buckets, MPNET_MOST_DISTANCE);
+    blocks.distances = distances_share(network, network_encoder_scope(network, "encoder"));
     if (deberta->relative && terms > 1) blocks.deberta = deberta_positions(network);
     for (int64_t i = 0; i < config->layers && network->diagnostics->errors < NETWORK_MOST_ERRORS; i++) {
         x = add_layer(&blocks, i, x);

@@ -13,6 +13,9 @@ const char *encoder_build(Network *network);
 void encoder_add_inputs(Network *network);
 /* The sum of the embeddings, normalised, and projected to the hidden size: (batch, seq, hidden). */
 const char *encoder_embed(Network *network);
+/* Adds them to a sum, from SCOPE.position_embeddings and SCOPE.token_type_embeddings. */
+const char *encoder_add_positions(Network *network, const char *scope, const char *sum);
+const char *encoder_add_types(Network *network, const char *scope, const char *sum);
 /* (seq, seq), int64: table[query - key], where `table` has 2 most - 1 numbers, of the distances from 1 - most on. */
 const char *encoder_relative(Network *network, const char *scope, const int64_t *table, int64_t most);
 
@@ -30,12 +33,23 @@ const char *deberta_position_scores(Network *network, const DebertaPositions *po
 /* The convolution parallel to the first block, whose result is `attended`. */
 const char *deberta_convolve(Network *network, const char *input, const char *attended);
 
-/* MPNet: what relative positions add to the scores of every block, (1, heads, seq, seq). */
-const char *mpnet_position_scores(Network *network);
+/* BERT's distances: which row of a block's table, SCOPE.distance_embedding, is that of two tokens; what the rows add to
+ * the products of queries and keys, which are split into heads. */
+typedef struct Distances {
+    const char *by_query, *by_key; /* (seq, seq); NULL: not in use */
+} Distances;
 
-const char *modernbert_build(Network *network);
+Distances distances_share(Network *network, const char *scope);
+const char *distance_scores(Network *network, const Distances *distances, const char *scope, const char *queries,
+                            const char *keys);
+
+/* MPNet and T5: what relative positions add to the scores of a block, (1, heads, seq, seq): rows of the table SCOPE,
+ * [buckets, heads]. Keys at the distance `most` and beyond share a bucket. */
+const char *encoder_bucket_scores(Network *network, const char *scope, int64_t buckets, int64_t most);
 
 const char *decoder_build(Network *network);
+/* ModernBERT's, on tokens or pooled states: a product, an activation, a norm. */
+const char *prediction_head(Network *network, const char *scope, const char *x);
 /* Of a decoder's hidden states: scores of the next token (batch, seq, vocabulary); the last token that the mask lets
  * through (batch, hidden). */
 const char *decoder_predict(Network *network, const char *x);

@@ -28,6 +28,7 @@ static const struct {
     HeadKind kind;
 } classes[] = {
     {"Model", HEAD_NONE},
+    {"EncoderModel", HEAD_NONE},
     {"ForSequenceClassification", HEAD_SEQUENCE},
     {"ForTokenClassification", HEAD_TOKENS},
     {"ForQuestionAnswering", HEAD_QUESTION},

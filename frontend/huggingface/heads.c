@@ -53,37 +53,32 @@ static const char *pooler_scope(Network *network)
     }
 }
 
-/* ModernBERT's prediction head, on tokens or pooled states: a product, an activation, a norm. */
-static const char *modernbert_head(Network *network, const char *input)
-{
-    const HuggingFaceConfig *config = network->config;
-    const ModernBertConfig *own = &config->modernbert;
-    const char *x = own->classifier_bias
-                        ? network_linear(network, "head.dense", input, config->hidden, config->hidden)
-                        : network_linear_without_bias(network, "head.dense", input, config->hidden, config->hidden);
-    x = network_activation(network, "head", own->classifier_activation, x);
-    return network_norm(network, "head.norm", x, config->hidden, config->norm_epsilon, own->norm_bias);
-}
-
 /* (batch, hidden): the input of a sequence classifier, whose module becomes *classifier. */
 static const char *pool(Network *network, const char *x, const char **classifier)
 {
     const HuggingFaceConfig *config = network->config;
     *classifier = "classifier";
     if (network->pooled) return network->pooled;
-    if (config->type->form) {
-        *classifier = "score";
-        return decoder_last_token(network, x);
+    bool predicts = config->type->form && config->type->form->traits & PREDICTION_HEAD;
+    const Pooling pooling = config->prediction.pooling;
+    if (config_is_decoder(config)) {
+        if (!predicts) *classifier = "score";
+        return decoder_last_token(network, predicts ? prediction_head(network, "head", x) : x);
     }
-    if (config->type->family == FAMILY_MODERNBERT) {
-        x = config->modernbert.mean_pooling ? mean_of_tokens(network, "head", x)
-                                            : network_first_token(network, "head", x);
-        return modernbert_head(network, x);
+    if (predicts || config->type->family == FAMILY_EUROBERT) {
+        const int64_t hidden = config->hidden;
+        if (pooling == POOL_FIRST) x = network_first_token(network, "head", x);
+        if (pooling == POOL_MEAN) x = mean_of_tokens(network, "head", x);
+        if (predicts) return prediction_head(network, "head", x);
+        x = network_activation(network, "dense", ACTIVATION_GELU, network_linear(network, "dense", x, hidden, hidden));
+        return pooling == POOL_LATE ? mean_of_tokens(network, "head", x) : x;
     }
     const char *first = network_first_token(network, "classifier", x);
     switch (config->type->family) {
     case FAMILY_BERT:
     case FAMILY_ALBERT: return dense_rows(network, pooler_scope(network), first, ACTIVATION_TANH);
+    case FAMILY_NOMIC: /* whose encoders have no pooler when they are alone */
+    case FAMILY_GTE: return dense_rows(network, network_encoder_scope(network, "pooler.dense"), first, ACTIVATION_TANH);
     case FAMILY_DISTILBERT: return dense_rows(network, "pre_classifier", first, ACTIVATION_RELU);
     case FAMILY_DEBERTA: return dense_rows(network, "pooler.dense", first, config->deberta.pooler_activation);
     default: break;
@@ -96,7 +91,8 @@ static const char *pool(Network *network, const char *x, const char **classifier
 static void classify_sequence(Network *network, const char *x, int64_t labels)
 {
     const char *classifier, *pooled = pool(network, x, &classifier);
-    bool bias = !network->config->type->form;
+    const HuggingFaceConfig *config = network->config;
+    bool bias = !config_is_decoder(config) || config->prediction.classifier_bias;
     network_output(network, "logits", linear_rows(network, classifier, pooled, labels, bias),
                    (BuilderDimension[]){network->batch, {labels, NULL}}, 2);
 }
@@ -104,7 +100,7 @@ static void classify_sequence(Network *network, const char *x, int64_t labels)
 /* (batch, seq, labels) */
 static const char *classify_tokens(Network *network, const char *scope, const char *x, int64_t labels)
 {
-    if (network->config->type->family == FAMILY_MODERNBERT) x = modernbert_head(network, x);
+    if (network->config->type->family == FAMILY_MODERNBERT) x = prediction_head(network, "head", x);
     return network_linear(network, scope, x, network->config->hidden, labels);
 }
 
@@ -138,7 +134,11 @@ static const LanguageModelNames *language_model_names(const HuggingFaceConfig *c
                                               "predictions.bias"},
                                     deberta = {"lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm", NULL,
                                                "lm_predictions.lm_head.bias"},
-                                    modernbert = {"head.dense", "head.norm", "decoder", "decoder.bias"};
+                                    modernbert = {"head.dense", "head.norm", "decoder", "decoder.bias"},
+                                    nomic = {"cls.predictions.transform.dense", "cls.predictions.transform.layer_norm",
+                                             "cls.predictions.decoder", "cls.predictions.bias"},
+                                    gte = {"lm_head.dense", "lm_head.norm", "lm_head.decoder", "lm_head.decoder.bias"},
+                                    eurobert = {NULL, NULL, "lm_head", "lm_head.bias"};
     switch (config->type->family) {
     case FAMILY_ROBERTA:
     case FAMILY_MPNET: return &roberta;
@@ -146,6 +146,9 @@ static const LanguageModelNames *language_model_names(const HuggingFaceConfig *c
     case FAMILY_ELECTRA: return &electra;
     case FAMILY_ALBERT: return &albert;
     case FAMILY_MODERNBERT: return &modernbert;
+    case FAMILY_NOMIC: return &nomic;
+    case FAMILY_GTE: return &gte;
+    case FAMILY_EUROBERT: return &eurobert;
     case FAMILY_DEBERTA: return config->deberta.legacy_head ? &bert : &deberta;
     default: return &bert;
     }
@@ -157,6 +160,7 @@ static Activation language_model_activation(const HuggingFaceConfig *config)
     switch (config->type->family) {
     case FAMILY_ROBERTA:
     case FAMILY_MPNET:
+    case FAMILY_GTE:
     case FAMILY_ELECTRA: return ACTIVATION_GELU;
     default: return config->activation;
     }
@@ -166,16 +170,16 @@ static const char *decode(Network *network, const LanguageModelNames *names, con
 {
     static const int64_t swap[2] = {1, 0};
     const HuggingFaceConfig *config = network->config;
-    bool modern = config->type->family == FAMILY_MODERNBERT;
+    const DecoderForm *form = config->type->form;
+    bool chooses = config->type->family == FAMILY_MODERNBERT || config->type->family == FAMILY_EUROBERT;
     const char *scope = names->decoder ? names->decoder : "lm_predictions.lm_head";
-    const char *table =
-        network_encoder_scope(network, modern ? "embeddings.tok_embeddings" : "embeddings.word_embeddings");
+    const char *table = network_encoder_scope(network, "%s", form ? form->embeddings : "embeddings.word_embeddings");
     bool tied = config->ties_decoder || !names->decoder;
     const char *weight = network->table
                              ? network->table
                              : network_matrix(network, tied ? table : names->decoder, config->vocabulary, width);
     const char *logits = network_apply(network, scope, "MatMul", x, network_transpose(network, scope, weight, swap, 2));
-    if (modern && !config->modernbert.decoder_bias) return logits;
+    if (chooses && !config->prediction.decoder_bias) return logits;
     /* The decoder's bias has two names; files hold either. */
     const char *other = network_scope(network, scope, "bias");
     const char *bias = !network_has(network, names->bias) && network_has(network, other) ? other : names->bias;
@@ -189,8 +193,8 @@ static void predict_tokens(Network *network, const char *x)
     const LanguageModelNames *names = language_model_names(config);
     int64_t width = config->hidden;
     if (config->type->family == FAMILY_MODERNBERT) {
-        x = modernbert_head(network, x);
-    } else {
+        x = prediction_head(network, "head", x);
+    } else if (names->dense) {
         if (names->decoder && config->embedding != config->hidden) width = config->embedding;
         x = network_linear(network, names->dense, x, config->hidden, width);
         x = network_activation(network, names->dense, language_model_activation(config), x);
@@ -228,19 +232,34 @@ static void output_embeddings(Network *network, const char *x, bool pairs)
                        network_apply(network, scope, "Slice", x, ends[i], ends[i + 1], axis, step), dimensions, 2);
 }
 
+/* Heads that the library has no class for, or one that reads more than the encoder. */
+static bool lacks(const ModelType *type, HeadKind kind)
+{
+    bool bare = type->form && type->family != FAMILY_MODERNBERT && type->form != &encoder_jina;
+    switch (kind) {
+    case HEAD_QUESTION: return bare;
+    case HEAD_TOKENS: return type->form == &decoder_modernbert;
+    case HEAD_SEQUENCE:
+    case HEAD_REGRESSION:
+    case HEAD_MASKED: return type->family == FAMILY_T5;
+    default: return false;
+    }
+}
+
 const char *head_problem(const HuggingFaceConfig *config, const Head *head)
 {
-    bool decoder = config->type->form != NULL;
+    bool decoder = config_is_decoder(config);
     if (!decoder && head->kind == HEAD_NEXT)
         return "predicts masked tokens: --head lm is for decoders, --head mlm for it";
     if (decoder && head->kind == HEAD_MASKED) return "is a decoder, which predicts the next token: give --head lm";
     if (decoder && head->kind == HEAD_QUESTION) return "is a decoder: heads for questions are for encoders";
+    if (lacks(config->type, head->kind)) return "has no class with this head in the Hugging Face library";
     return NULL;
 }
 
 void head_build(Network *network, const Head *head, const char *x)
 {
-    const DecoderForm *form = network->config->type->form;
+    const DecoderForm *form = config_is_decoder(network->config) ? network->config->type->form : NULL;
     switch (head->kind) {
     case HEAD_SEQUENCE:
     case HEAD_REGRESSION: classify_sequence(network, x, head->labels); break;

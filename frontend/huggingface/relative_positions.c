@@ -1,35 +1,33 @@
-/* Scores of relative positions: MPNet's buckets and DeBERTa's disentangled attention. */
+/* Scores of relative positions: buckets of MPNet and T5, BERT's tables of distances, and DeBERTa's disentangled
+ * attention. */
 #include <math.h>
 
 #include "frontend/huggingface/encoder.h"
 
-/* ---- MPNet ---- */
+/* ---- MPNet and T5 ---- */
 
 /* T5's buckets (Raffel et al., "Exploring the limits of transfer learning", 2020, section 2.1): half of them are for
- * keys after the query. Half of each half have one distance each, the others have logarithmic width up to 128. Computed
- * in float32, as the library does. */
-static int64_t mpnet_bucket(int64_t query_minus_key, int64_t buckets)
+ * keys after the query. Half of each half have one distance each, the others have logarithmic width up to `most`.
+ * Computed in float32, as the library does. */
+static int64_t distance_bucket(int64_t query_minus_key, int64_t buckets, int64_t most)
 {
-    enum { MOST_DISTANCE = 128 };
     const int64_t half = buckets / 2, exact = half / 2;
     const int64_t first = query_minus_key < 0 ? half : 0,
                   distance = query_minus_key < 0 ? -query_minus_key : query_minus_key;
     if (distance < exact) return first + distance;
-    float part = logf((float)distance / (float)exact) / (float)log((double)MOST_DISTANCE / (double)exact);
+    float part = logf((float)distance / (float)exact) / (float)log((double)most / (double)exact);
     int64_t bucket = exact + (int64_t)(part * (float)(half - exact));
     return first + (bucket < half ? bucket : half - 1);
 }
 
-const char *mpnet_position_scores(Network *network)
+const char *encoder_bucket_scores(Network *network, const char *scope, int64_t buckets, int64_t most)
 {
     static const int64_t heads_first[3] = {2, 0, 1};
-    const HuggingFaceConfig *config = network->config;
-    const int64_t most = encoder_most_positions(config);
-    const char *scope = network_encoder_scope(network, "encoder.relative_attention_bias");
-    int64_t *table = arena_new_array(&network->builder.arena, int64_t, (size_t)(2 * most - 1));
-    for (int64_t i = 0; i < 2 * most - 1; i++) table[i] = mpnet_bucket(i - (most - 1), config->relative_buckets);
-    const char *rows = network_embedding(network, scope, encoder_relative(network, scope, table, most),
-                                         config->relative_buckets, config->heads);
+    const int64_t count = encoder_most_positions(network->config);
+    int64_t *table = arena_new_array(&network->builder.arena, int64_t, (size_t)(2 * count - 1));
+    for (int64_t i = 0; i < 2 * count - 1; i++) table[i] = distance_bucket(i - (count - 1), buckets, most);
+    const char *rows = network_embedding(network, scope, encoder_relative(network, scope, table, count), buckets,
+                                         network->config->heads);
     return network_apply(network, scope, "Unsqueeze", network_transpose(network, scope, rows, heads_first, 3),
                          network_list(network, scope, 0));
 }
@@ -72,13 +70,12 @@ DebertaPositions deberta_positions(Network *network)
     return positions;
 }
 
-/* (batch, heads, seq, seq): of the products of `content` with all position vectors those that `index` names. */
+/* (batch, heads, seq, seq): of the products of `content` with all position vectors, which are columns, those that
+ * `index` names. */
 static const char *look_up(Network *network, const char *scope, const char *content, const char *vectors,
                            const char *index)
 {
-    static const int64_t swap[4] = {0, 1, 3, 2};
-    const char *products =
-        network_apply(network, scope, "MatMul", content, network_transpose(network, scope, vectors, swap, 4));
+    const char *products = network_apply(network, scope, "MatMul", content, vectors);
     /* (batch, heads, seq) of the products, and seq again */
     const char *shape = network_apply(network, scope, "Shape", products);
     const char *front =
@@ -98,9 +95,12 @@ static const char *look_up(Network *network, const char *scope, const char *cont
 static const char *position_vectors(Network *network, const DebertaPositions *positions, const char *scope,
                                     const char *shared, const char *own)
 {
+    static const int64_t swap[4] = {0, 1, 3, 2};
     const int64_t hidden = network->config->hidden;
     const char *name = network_scope(network, scope, network->config->deberta.shared_keys ? shared : own);
-    return network_split_heads(network, scope, network_linear(network, name, positions->embeddings, hidden, hidden));
+    const char *vectors =
+        network_split_heads(network, scope, network_linear(network, name, positions->embeddings, hidden, hidden));
+    return network_transpose(network, scope, vectors, swap, 4);
 }
 
 const char *deberta_position_scores(Network *network, const DebertaPositions *positions, const char *scope,
@@ -144,4 +144,36 @@ const char *deberta_convolve(Network *network, const char *input, const char *at
     x = network_norm(network, network_scope(network, scope, "LayerNorm"),
                      network_apply(network, scope, "Add", attended, x), config->hidden, config->norm_epsilon, true);
     return network_apply(network, scope, "Mul", x, mask);
+}
+
+/* ---- BERT's distances ---- */
+
+/* Of tokens whose distance is query - key, or key - query if `back`: the row of the table. */
+static const char *distance_rows(Network *network, const char *scope, bool back)
+{
+    const int64_t most = network->config->positions;
+    int64_t *table = arena_new_array(&network->builder.arena, int64_t, (size_t)(2 * most - 1));
+    for (int64_t i = 0; i < 2 * most - 1; i++) table[i] = back ? 2 * most - 2 - i : i;
+    return encoder_relative(network, scope, table, most);
+}
+
+Distances distances_share(Network *network, const char *scope)
+{
+    const int kind = network->config->distances;
+    return (Distances){.by_query = kind ? distance_rows(network, scope, false) : NULL,
+                       .by_key = kind == 2 ? distance_rows(network, scope, true) : NULL};
+}
+
+const char *distance_scores(Network *network, const Distances *distances, const char *scope, const char *queries,
+                            const char *keys)
+{
+    static const int64_t swap[2] = {1, 0}, swap_last[4] = {0, 1, 3, 2};
+    const HuggingFaceConfig *config = network->config;
+    const char *table = network_scope(network, scope, "distance_embedding");
+    const char *vectors = network_matrix(network, table, 2 * config->positions - 1, config->hidden / config->heads);
+    vectors = network_transpose(network, table, vectors, swap, 2);
+    const char *sum = look_up(network, table, queries, vectors, distances->by_query);
+    if (!distances->by_key) return sum;
+    const char *scores = look_up(network, table, keys, vectors, distances->by_key);
+    return network_apply(network, table, "Add", sum, network_transpose(network, table, scores, swap_last, 4));
 }

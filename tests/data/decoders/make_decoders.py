@@ -56,6 +56,8 @@ FAMILIES = {
                                                               partial_rotary_factor=0.5))),
     "gpt_neox-serial": ("GPTNeoX", dict(**{**SIZES, "num_attention_heads": 1}, use_parallel_residual=False,
                                         attention_bias=False)),
+    "modernbert": ("ModernBertDecoder", dict(**SIZES, local_attention=6, global_attn_every_n_layers=2, cls_token_id=1,
+                                             sep_token_id=2, classifier_bias=True, norm_bias=True)),
     "smollm3": ("SmolLM3", dict(**SIZES, **KEYS, no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=4)),
 }
 CLASS_OF_LM = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}
@@ -63,14 +65,16 @@ CLASS_OF_LM = {"GPT2": "GPT2LMHeadModel", "Gemma3Text": "Gemma3ForCausalLM"}
 
 def draw(model):
     for key, parameter in model.named_parameters():
-        torch.nn.init.normal_(parameter, std=0.3 if "embed_tokens" in key or "wte" in key else 0.15)
+        torch.nn.init.normal_(parameter, std=0.3 if "embed_tokens" in key or "wte" in key or "tok_emb" in key else 0.15)
         if ("norm" in key.lower() or "ln_" in key) and key.endswith("weight") and not "Gemma" in type(model).__name__:
             parameter.data += 1
 
 
 def losses_of(folder, kind, given, labels):
-    """Of ten steps of AdamW in float64, with labels where the mask is."""
-    model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64)
+    """Of ten steps of AdamW in float64, with labels where the mask is. ModernBERT's softmax is of float32, to which the
+    mask of float64 is infinite: a token that sees padding only is no number."""
+    dtype = torch.float32 if "ModernBert" in kind.__name__ else torch.float64
+    model = kind.from_pretrained(folder, attn_implementation="eager", dtype=dtype)
     model.eval()  # without dropout
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     losses = []

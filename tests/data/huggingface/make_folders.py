@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tiny folders of every architecture that `skycc import` reads, and what the Hugging Face library computes with them.
 
-    make_folders.py OUT        (needs torch and transformers; made with torch 2.15 and transformers 5.23)
+    make_folders.py OUT [NAME...]     (needs torch and transformers; made with torch 2.15 and transformers 5.23, the
+                                      last ten with 5.24, those with distances with 4.57)
 
 A folder holds the encoder and, side by side, the tensors of all its heads, which have names of their own or the same
 shape. `reference.safetensors` holds the inputs (`in/*`) and, for each head, the outputs of the library's class for it
@@ -50,8 +51,37 @@ FAMILIES = {
                                           conv_act="gelu", embedding_size=8, position_biased_input=True, pad_token_id=0,
                                           **NAMES)),
 }
-WITH_GRADIENTS = ("bert", "albert", "mpnet", "modernbert", "deberta-v2", "deberta-v2-conv")
+if t.__version__ < "5":  # later versions compute by absolute positions, whatever the configuration says
+    DISTANCES = dict(**COMMON, **NAMES)
+    FAMILIES = {
+        "bert-distances": ("Bert", t.BertConfig(**DISTANCES, position_embedding_type="relative_key_query")),
+        "roberta-distances": ("Roberta", t.RobertaConfig(**DISTANCES, type_vocab_size=1, pad_token_id=1,
+                                                         position_embedding_type="relative_key")),
+    }
+
+ROTARY = dict(**COMMON, **NAMES)
+T5 = dict(vocab_size=VOCABULARY, d_model=16, d_kv=6, d_ff=24, num_layers=2, num_heads=2,
+          relative_attention_num_buckets=8, relative_attention_max_distance=10, pad_token_id=0, **NAMES)
+FAMILIES |= {} if t.__version__ < "5" else {
+    "eurobert": ("EuroBert", t.EuroBertConfig(**ROTARY, num_key_value_heads=1, mlp_bias=True, pad_token_id=0,
+                                              bos_token_id=1, eos_token_id=2, mask_token_id=3)),
+    "eurobert-mean": ("EuroBert", t.EuroBertConfig(**ROTARY, head_dim=6, classifier_pooling="mean", attention_bias=True,
+                                                   tie_word_embeddings=True, pad_token_id=0, bos_token_id=1,
+                                                   eos_token_id=2, mask_token_id=3)),
+    "nomic_bert": ("NomicBert", t.NomicBertConfig(**ROTARY)),
+    "gte": ("Gte", t.GteConfig(**ROTARY, pad_token_id=1)),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3", t.JinaEmbeddingsV3Config(**ROTARY, pad_token_id=1, type_vocab_size=2)),
+    "esm": ("Esm", t.EsmConfig(**ROTARY, pad_token_id=1, mask_token_id=7, position_embedding_type="rotary",
+                               token_dropout=True)),
+    "esm-absolute": ("Esm", t.EsmConfig(**ROTARY, pad_token_id=1, mask_token_id=7, emb_layer_norm_before=True)),
+    "t5": ("T5", t.T5Config(**T5)),
+    "mt5": ("MT5", t.MT5Config(**T5)),
+    "umt5": ("UMT5", t.UMT5Config(**T5, feed_forward_proj="gated-silu")),
+}
+WITH_GRADIENTS = ("bert", "albert", "mpnet", "modernbert", "deberta-v2", "deberta-v2-conv",
+                  "eurobert", "bert-distances")
 LABELS = torch.tensor([1, 0])
+LARGE_ONES = {"t5": ("tokcls", "base"), "mt5": ("tokcls", "base"), "umt5": ("tokcls", "base")}  # heads of the encoder
 HEADS = {"seqcls": "ForSequenceClassification", "tokcls": "ForTokenClassification", "qa": "ForQuestionAnswering",
          "mlm": "ForMaskedLM", "base": "Model"}
 
@@ -66,24 +96,32 @@ def inputs(kind, padding):
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
 
 
-def main(out):
+def main(out, names):
     for name, (prefix, config) in FAMILIES.items():
+        if names and name not in names:
+            continue
         torch.manual_seed(1)
         folder = os.path.join(out, name)
         tensors = {}
-        for head, suffix in HEADS.items():
-            model = getattr(t, prefix + suffix)(config)
+        kinds = {head: getattr(t, prefix + ("EncoderModel" if head == "base" and name in LARGE_ONES else suffix))
+                 for head, suffix in HEADS.items()
+                 if head in LARGE_ONES.get(name, HEADS) and hasattr(t, prefix + suffix)}
+        for head, kind in kinds.items():
+            model = kind(config)
             for parameter in model.parameters():
                 torch.nn.init.normal_(parameter, std=0.15)
             for key, parameter in model.named_parameters():
-                if "norm" in key.lower() and key.endswith("weight"):
+                if ("norm" in key.lower() or "_ln" in key) and key.endswith("weight"):
                     parameter.data += 1
             model.save_pretrained(folder)
             saved = load_file(os.path.join(folder, "model.safetensors"))
             base = "" if head != "base" else model.base_model_prefix + "."
             for key, tensor in saved.items():
+                if "*" in key or "contact_head" in key:  # no weights of the encoder
+                    continue
                 tensors.setdefault(base + key, tensor)
-        architecture = prefix + ("ForSequenceClassification" if name != "electra" else "ForPreTraining")
+        architecture = prefix + ("ForPreTraining" if name == "electra" else
+                                 "ForTokenClassification" if name in LARGE_ONES else "ForSequenceClassification")
         config.architectures = [architecture]
         config.save_pretrained(folder)
         save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
@@ -91,8 +129,7 @@ def main(out):
         reference = {"in/" + key: value.to(torch.int32) for key, value in given.items()}
         types = getattr(config, "type_vocab_size", 0) or 0
         call = {key: value for key, value in given.items() if key != "token_type_ids" or types > 1}
-        for head, suffix in HEADS.items():
-            kind = getattr(t, prefix + suffix)
+        for head, kind in kinds.items():
             model, info = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64,
                                                output_loading_info=True)
             if info["missing_keys"]:
@@ -102,6 +139,8 @@ def main(out):
             if gradients:
                 result.loss.backward()
                 for key, parameter in model.named_parameters():
+                    if parameter.grad is None:  # absolute positions that nothing reads
+                        continue
                     reference["gradient/" + key] = parameter.grad.to(torch.float32).contiguous()
                 reference["in/labels"] = LABELS.to(torch.int32)
             for key, value in result.items():
@@ -114,4 +153,4 @@ def main(out):
         print(name, sum(os.path.getsize(os.path.join(folder, file)) for file in os.listdir(folder)), len(tensors))
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:])

@@ -81,7 +81,7 @@ folder uneven 'config["num_attention_heads"] = 3'
 refuse 1 'num_attention_heads: does not divide' -- uneven
 folder activation 'config["hidden_act"] = "mish"'
 refuse 3 "hidden_act: the activation 'mish'" 'hint: there are gelu' -- activation
-folder relative 'config["position_embedding_type"] = "relative_key"'
+folder relative 'config["position_embedding_type"] = "rope"'
 refuse 3 'position_embedding_type' -- relative
 folder decoder 'config["is_decoder"] = True'
 refuse 3 'decoders are not supported' -- decoder
@@ -89,6 +89,10 @@ folder quantised 'config["quantization_config"] = {"load_in_8bit": True}'
 refuse 3 'quantization_config: quantised weights are not supported' -- quantised
 folder own 'config["auto_map"] = {"AutoModel": "modeling.Own"}'
 refuse 3 'auto_map: the folder computes by code of its own' -- own
+folder unknown 'config["scale_embedding"] = True'
+refuse 3 'scale_embedding: skycc does not know this member' 'hint: remove it' -- unknown
+folder pruned 'config["pruned_heads"] = {"0": [1]}'
+refuse 3 'pruned_heads: pruned heads are not supported' -- pruned
 folder long && head -c 5000000 /dev/zero >long/config.json
 refuse 1 'config.json: error: is longer than' -- long
 

@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
-from checks import failed, require  # noqa: E402
+from checks import failed, printed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 
 HEADS = {"seqcls": ["--head", "seqcls:2"], "tokcls": ["--head", "tokcls:2"], "qa": ["--head", "qa"],
          "mlm": ["--head", "mlm"], "base": []}
 OUTPUT, LOSS, GRADIENT = 1e-5, 1e-5, 1e-5
 SAME_CODE = {"xlm-roberta", "camembert"}  # as roberta: one head will do
+OTHER_DROPOUT = {"eurobert", "t5", "mt5", "umt5"}  # not BERT's places
 skycc, data = sys.argv[1:3]
 
 
@@ -88,10 +89,15 @@ def compare_family(name):
     os.mkdir(name)
     reference = safetensors_files.read(f"{data}/{name}/reference.safetensors")
     for head in HEADS if name not in SAME_CODE else ["seqcls"]:
-        compare_outputs(name, head, reference)
+        if any(key.startswith(head + "/") for key in reference):
+            compare_outputs(name, head, reference)
+        else:
+            result = call("import", f"{data}/{name}", *HEADS[head], "-o", f"{name}/model.onnx")
+            require(result.returncode == 2 and "has no class" in result.stderr, name, head, result.stderr)
+    printed(skycc, "import", f"{data}/{name}", *HEADS["tokcls"], "-o", f"{name}/model.onnx")
     compare_gradients(name, reference)
     result = call("check", f"{name}/model.onnx", "--dropout", "0.1", "--dim", "batch=2", "--dim", "seq=11")
-    require("drop" not in result.stderr, name, "--dropout:", result.stderr)
+    require(("drop" in result.stderr) == (name.split("-")[0] in OTHER_DROPOUT), name, "--dropout:", result.stderr)
 
 
 def outputs_with(name, folder, **changes):
