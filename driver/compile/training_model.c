@@ -50,22 +50,25 @@ static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *d
 }
 
 /* The library's embeddings of padding tokens take no gradient (padding_idx). That shows where a loss reads the scores
- * of all tokens, padding too: where an answer begins and ends. */
+ * of all tokens, padding too, as where an answer begins and ends, and where texts hold the padding token, as those of
+ * decoders do that end with it. Tables of other names have no such row. */
 static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
 {
     const OnnxModel *onnx = &model->imported.onnx;
-    const char *head = onnx_model_property(onnx, PROPERTY_HEAD), *text = onnx_model_property(onnx, PROPERTY_CONFIG);
-    if (!head || !text || strcmp(head, "qa") != 0) return true;
+    const char *text = onnx_model_property(onnx, PROPERTY_CONFIG);
+    if (!text || !onnx_model_is_distinct(onnx)) return true;
     HuggingFaceConfig config = {0};
     Graph *graph = &model->source;
     bool ok = config_parse(&config, text, graph->file, &graph->arena, diagnostics);
     bool counts = ok && (config.type->family == FAMILY_ROBERTA || config.type->family == FAMILY_MPNET);
-    const char *const tables[] = {"word_embeddings.weight", "tok_embeddings.weight",
+    const char *const tables[] = {"word_embeddings.weight", "tok_embeddings.weight", "embed_tokens.weight",
                                   counts ? "position_embeddings.weight" : NULL};
-    for (size_t i = 0; ok && i < model->imported.parameter_count; i++) {
+    /* Without the member, decoders have no such row; encoders have their usual one. */
+    bool pads = ok && (!config.type->form || json_is_integer(json_object_get(config.json, "pad_token_id")));
+    for (size_t i = 0; pads && config.padding >= 0 && i < model->imported.parameter_count; i++) {
         const ImportedParameter *parameter = &model->imported.parameters[i];
         const Shape *shape = &graph_value(graph, parameter->value)->shape;
-        for (int k = 0; k < 3 && tables[k]; k++) {
+        for (int k = 0; k < 4 && tables[k]; k++) {
             size_t length = strlen(parameter->name), end = strlen(tables[k]);
             if (length >= end && strcmp(parameter->name + length - end, tables[k]) == 0 && shape->rank == 2 &&
                 config.padding < shape->dim[0])

@@ -161,6 +161,28 @@ def check_shards():
     run(skycc, "import", "shards", "--head", "lm", "-o", "refused.onnx", code=1)
 
 
+def check_padding_row():
+    """Looking up the padding token trains nothing where the library's table has a padding_idx, and pad_token_id is
+    given."""
+    ids = np.array([[5, 0, 6, 7], [8, 0, 0, 9]], "i4")
+    safetensors_files.write("padding.safetensors", {"input_ids": ids, "attention_mask": np.ones_like(ids),
+                                                    "labels": ids})
+    shutil.copytree(f"{data}/llama", "unpadded")
+    with open("unpadded/config.json") as file:
+        config = json.load(file)
+    del config["pad_token_id"]
+    with open("unpadded/config.json", "w") as file:
+        json.dump(config, file)
+    for folder, table, trains in ((f"{data}/llama", "model.embed_tokens.weight", False),
+                                  (f"{data}/gpt_neox", "gpt_neox.embed_in.weight", True),
+                                  ("unpadded", "model.embed_tokens.weight", True)):
+        printed(skycc, "import", folder, "--head", "lm", "-o", "padding.onnx")
+        printed(skycc, "run", "padding.onnx", "--inputs", "padding.safetensors", "--interpret", "--loss",
+                "cross-entropy,shift", "--grad", "-o", "padding.out")
+        rows = np.abs(safetensors_files.read("padding.out")[f"grad/{table}"]).max(1)
+        require((rows[0] > 0) == trains and rows[5] > 0, folder, "trains rows", np.nonzero(rows))
+
+
 def check_refusals():
     def refuse(name, code, wanted, head="lm", **changes):
         shutil.copytree(f"{data}/{name}", "refused")
@@ -198,5 +220,6 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     list(pool.map(check_family, names))
     list(pool.map(check_packed, PACKED, PACKED.values()))
     check_shards()
+    check_padding_row()
     check_refusals()
 sys.exit(failed())
