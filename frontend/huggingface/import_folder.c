@@ -36,7 +36,53 @@ static bool choose_head(const HuggingFaceConfig *config, const Head *wanted, Hea
 
 /* ---- Summary for the user ---- */
 
-static bool is_buffer(const SafeTensor *tensor) { return !dtype_is_float(tensor->dtype); }
+/* Of no weights: what earlier versions of the library saved next to them. */
+static bool is_buffer(const SafeTensor *tensor)
+{
+    static const char *const ends[] = {".inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"};
+    size_t length = strlen(tensor->name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (length > strlen(ends[i]) && strcmp(tensor->name + length - strlen(ends[i]), ends[i]) == 0) return true;
+    return !dtype_is_float(tensor->dtype);
+}
+
+/* "layers" of "model.layers.0.mlp.weight", where "model." is the name of the encoder in models with a head. */
+static const char *first_module(const Network *network, const char *name, Arena *arena)
+{
+    const char *base = network->config->type->base;
+    size_t length = strlen(base);
+    if (strncmp(name, base, length) == 0 && name[length] == '.') name += length + 1;
+    return arena_string_n(arena, name, strcspn(name, "."));
+}
+
+/* Tensors next to those that the encoder is made of hint at a config.json of another model. */
+static void warn_of_unused(const Network *network, const HuggingFaceFolder *folder)
+{
+    const Onnx__GraphProto *graph = &network->builder.graph;
+    StringMap modules = {0};
+    Arena arena = {0};
+    size_t count = 0;
+    const char *names = "";
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        if (strncmp(graph->initializer[i]->name, network->prefix, strlen(network->prefix)) == 0)
+            string_map_add(&modules, first_module(network, graph->initializer[i]->name, &arena), 0);
+    for (size_t i = 0; i < folder->file_count; i++)
+        for (size_t k = 0; k < folder->files[i].tensors.count; k++) {
+            const SafeTensor *tensor = &folder->files[i].tensors.tensors[k];
+            bool absolute = network->config->distances && strstr(tensor->name, "position_embeddings");
+            if (folder->files[i].used[k] || is_buffer(tensor) || absolute) continue;
+            if (!string_map_find(&modules, first_module(network, tensor->name, &arena))) continue;
+            if (count < MOST_LISTED) names = arena_format(&arena, "%s%s%.200s", names, count ? ", " : "", tensor->name);
+            count++;
+        }
+    if (count)
+        diagnostics_warning(network->diagnostics, PLACE_FILE(folder->path),
+                            "config.json may be of another model, with fewer layers for instance",
+                            "has %zu tensors of the encoder that are not used: %s%s", count, names,
+                            count > MOST_LISTED ? " ..." : "");
+    string_map_free(&modules);
+    arena_free(&arena);
+}
 
 static void print_unused(const HuggingFaceFolder *folder, FILE *summary)
 {
@@ -160,6 +206,7 @@ static bool import_graph(const char *path, const char *output, const Head *wante
         folder.refers = is_inside(path, output);
         onnx_builder_open(&network.builder, folder.config.type->name, folder.config.type->form ? DECODER_OPSET : OPSET);
         ok = build(&network, wanted, &head);
+        if (ok) warn_of_unused(&network, &folder);
         add_properties(&network, &folder, &head);
         const InitialWeights weights = {.present = source != WEIGHTS_NONE,
                                         .seed = seed,

@@ -102,6 +102,9 @@ refuse 1 "wide: error: tensor 'bert.encoder.layer.0.intermediate.dense.weight': 
     "tensor 'bert.encoder.layer.1.output.dense.weight'" 'hint:' -- wide
 folder deep 'config["num_hidden_layers"] = 10000'
 refuse 1 "tensor 'bert.encoder.layer.2.attention.self.query.weight': is missing" -- deep
+folder shallow 'config["num_hidden_layers"] = 1'
+expect 0 'shallow: warning: has 16 tensors of the encoder that are not used: bert.encoder.layer.1' 'hint: ' -- \
+    "$skycc" import shallow -o -
 folder labels 'config.update(id2label={str(i): str(i) for i in range(5)})'
 refuse 1 "tensor 'classifier.weight': has the shape \[2,16\], .*\[5,16\]" 'hint: .*--head' -- labels
 expect 0 'new: classifier.weight, classifier.bias' 'not used: ' -- "$skycc" import labels -o - --head seqcls:5
