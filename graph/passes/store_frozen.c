@@ -104,19 +104,25 @@ static void replace_reads(FrozenForm *form, size_t values)
 static bool check_forms(const FrozenForm *form)
 {
     const Graph *graph = form->graph;
-    const char *trained = NULL, *odd = NULL;
+    const char *trained = NULL, *odd = NULL, *small = NULL;
     int chosen = 0, other = 0;
     for (ValueId v = 1; v < graph->value_count; v++) {
         const Value *value = graph_value(graph, v);
         if (value->role == ROLE_PARAMETER && !value->frozen && !value->parameter && value->shape.rank == 2)
             trained = value->name;
+        if (value->role == ROLE_PARAMETER && value->frozen && !value->parameter && value->shape.rank == 2)
+            small = value->name;
         if (!is_chosen(graph, v) || value->parameter) continue;
         Shape stored = value->shape;
         if (form->turned[v]) stored = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
         chosen++;
         if (form_of(form, &stored) != form->form) odd = value->name, other++;
     }
-    if (!chosen && trained)
+    if (!chosen && small)
+        diagnostics_warning(form->diagnostics, (Place){.file = graph->file, .object = small}, NULL,
+                            "--frozen-weights %s changes nothing: no frozen matrix has %d elements",
+                            dtype_name(form->form), LEAST_ELEMENTS);
+    else if (!chosen && trained)
         return diagnostics_error(form->diagnostics, EXIT_USAGE, (Place){.file = graph->file, .object = trained},
                                  "freeze weights with --freeze or --lora, or leave the option out",
                                  "is trained, and no weight is frozen: --frozen-weights %s is for frozen ones",
