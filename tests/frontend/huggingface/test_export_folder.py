@@ -28,7 +28,8 @@ except ImportError as error:
 
 FAMILIES = {
     "bert": "seqcls:2", "roberta": "mlm", "distilbert": "tokcls:5", "electra": "mlm", "albert": "mlm",
-    "mpnet": "seqcls:4", "modernbert": "mlm", "deberta-v2": "mlm", "deberta-v2-conv": "regression", "camembert": "qa"
+    "mpnet": "seqcls:4", "modernbert": "mlm", "deberta-v2": "mlm", "deberta-v2-conv": "regression", "camembert": "qa",
+    "gte": "mlm", "jina_embeddings_v3": "qa", "umt5": "tokcls:5"
 }
 CLASSES = {
     "seqcls": "AutoModelForSequenceClassification", "regression": "AutoModelForSequenceClassification",
