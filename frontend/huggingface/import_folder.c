@@ -133,7 +133,7 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
         text_print(summary, "%s%s", i ? ", " : "new: ", network->added[i]);
     if (all) text_print(summary, "new: all %zu weights", network->added_count);
     if (network->added_count) fputc('\n', summary);
-    print_weights(network, summary);
+    if (!all) print_weights(network, summary);
     print_unused(folder, summary);
     arena_free(&arena);
 }

@@ -27,6 +27,7 @@ const Pass passes[] = {
     {"pack", pack_rows},
     {"slice-loss", slice_loss},
     {"layers", assign_layers},
+    {"skip-masked", skip_masked},
     {"frozen", store_frozen},
     {"bf16-cuts", round_cuts},
     {"autodiff", add_gradients},

@@ -27,6 +27,22 @@ static int64_t elements(const Graph *graph, ValueId value) { return shape_elemen
 
 static bool may_remake(const Graph *graph, ValueId value);
 
+/* Whether the scores take more room than what they are made of. Of a part of them (skip_masked.c), whether the whole
+ * does: the factors are kept whole. */
+static bool is_larger_than_factors(const Graph *graph, const Node *product)
+{
+    double scores = (double)elements(graph, product->outputs[0]), factors = 0;
+    for (int i = 0; i < 2; i++) {
+        ValueId factor = product->inputs[i];
+        NodeId producer = graph_value(graph, factor)->producer;
+        bool is_part = producer && graph_node(graph, producer)->op == OP_Slice;
+        ValueId whole = is_part ? graph_node(graph, producer)->inputs[0] : factor;
+        scores *= (double)elements(graph, whole) / (double)elements(graph, factor);
+        factors += (double)elements(graph, whole);
+    }
+    return scores >= WORTHWHILE * factors;
+}
+
 /* Whether a simple node's result may be made again: its large inputs may. */
 static bool may_remake_inputs(const Graph *graph, const Node *node)
 {
@@ -45,9 +61,7 @@ static bool may_remake(const Graph *graph, ValueId value)
     NodeId producer = graph_value(graph, value)->producer;
     if (!producer) return false;
     const Node *node = graph_node(graph, producer);
-    if (operator_has(node->op, IS_PRODUCT))
-        return elements(graph, value) >=
-               WORTHWHILE * (elements(graph, node->inputs[0]) + elements(graph, node->inputs[1]));
+    if (operator_has(node->op, IS_PRODUCT)) return is_larger_than_factors(graph, node);
     if (operator_has(node->op, NORMALISES | IS_RANDOM)) return may_remake(graph, node->inputs[0]);
     return operator_has(node->op, IS_MAP | IS_MOVEMENT) && may_remake_inputs(graph, node);
 }
