@@ -59,7 +59,8 @@ static bool create_problem(Adviser *a, const Costs *costs, Problem *problem)
 }
 
 /* As plan_make does: the best by the objective, then the fastest in simulation. Only tiny problems are searched for
- * it. */
+ * it; where orders are searched for, too, which takes long, only among allocations that are as good by the objective,
+ * unless steps are limited in flight or longer than their objective. */
 static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation *allocation, int effort)
 {
     const char *name = costs_keeper(problem->costs);
@@ -67,17 +68,20 @@ static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation
     Arena arena = {0};
     Allocation best = allocation_create(&arena, problem);
     Fastest fastest = fastest_create(problem, keeper, a->deadline, &best);
-    if (problem->in_flight_limit > 0) fastest_offer(&fastest, allocation);
+    bool limited = problem->in_flight_limit > 0, all = limited || !plan_schedule_traits(problem->schedule).is_searched;
+    if (limited) fastest_offer(&fastest, allocation);
     Replanned found = keeper >= 0 ? keeper_replan(problem, keeper, allocation, effort, a->deadline)
                                   : replan(problem, allocation, effort, a->deadline);
     if (found.found && problem->objective == PLAN_OBJECTIVE_STEP) {
+        fastest.limits &= limited;
         fastest_offer(&fastest, allocation);
+        if (!all && fastest.step_ns <= found.value_ns) fastest.most_ns = found.value_ns;
         if (size_is_tiny(problem)) fastest_search(&fastest);
         allocation_copy(allocation, &best);
         AllocationValue value = allocation_settle(problem, allocation);
         found.value_ns = allocation_objective(problem, &value);
         found.simulated_ns = fastest.step_ns;
-        found.exact = fastest.complete;
+        found.exact = fastest.complete && fastest.most_ns == INT64_MAX;
     }
     arena_free(&arena);
     return found;

@@ -46,6 +46,7 @@ static int64_t order_bound_of(const Problem *p, const Allocation *a, int64_t *th
             bound = larger(bound, *there + back + (n - 1) * larger(link->transfer_ns[0], link->transfer_ns[1]));
         }
         bound = larger(bound, *there + n * work + (k > 0 && splits ? 0 : back));
+        bound = larger(bound, *there + n * work + problem_update(p, type, start, end));
         *there += forward;
         if (k == 0 || !splits) back += work - forward;
     }
@@ -57,7 +58,7 @@ static int64_t order_bound_of(const Problem *p, const Allocation *a, int64_t *th
 static void simulate(Fastest *f, const Problem *p, const Allocation *a)
 {
     Plan plan;
-    plan_build(&plan, p, a, PLAN_OPTIMAL);
+    plan_build_candidate(&plan, p, a);
     watch_count(p->watch, SIMULATED_PIECES, 2 * (int64_t)a->stage_count * p->microbatches);
     if (plan.simulated_step_ns < f->step_ns) {
         f->step_ns = plan.simulated_step_ns;

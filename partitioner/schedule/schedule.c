@@ -258,14 +258,9 @@ static void build_links(Plan *plan, const Problem *problem, const Allocation *al
     }
 }
 
-void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator)
+void plan_build_candidate(Plan *plan, const Problem *problem, const Allocation *allocation)
 {
     memset(plan, 0, sizeof *plan);
-    char text[33];
-    plan->name = arena_string(&plan->arena, problem->costs->name);
-    plan->model_hash = arena_string(&plan->arena, problem->costs->model_hash ? problem->costs->model_hash : "");
-    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(problem->costs), text));
-    plan->allocator = allocator;
     plan->objective = problem->objective;
     plan->codecs = problem->costs->codecs ? problem->costs->codecs : CODECS_LOSSLESS;
     plan->schedule = problem->schedule;
@@ -298,4 +293,14 @@ void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation
         bug("the planner made a schedule that its own simulator refuses");
     }
     diagnostics_free(&diagnostics);
+}
+
+void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator)
+{
+    char text[33];
+    plan_build_candidate(plan, problem, allocation);
+    plan->name = arena_string(&plan->arena, problem->costs->name);
+    plan->model_hash = arena_string(&plan->arena, problem->costs->model_hash ? problem->costs->model_hash : "");
+    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(problem->costs), text));
+    plan->allocator = allocator;
 }
