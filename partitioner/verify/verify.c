@@ -245,8 +245,9 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
                  Diagnostics *diagnostics)
 {
     *verified = (Verified){0, 0};
-    if (!plan->infeasible && !verify_groupings(plan, costs, diagnostics)) return false;
-    if (plan->replica_count <= 1) return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics);
+    if (plan->replica_count <= 1)
+        return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics) &&
+               verify_groupings(plan, costs, diagnostics);
     Arena arena = {0};
     int *group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
     int *microbatches = arena_new_array(&arena, int, (size_t)plan->replica_count);
@@ -260,6 +261,7 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
         if (ok && of_step && one.certified_ns > verified->certified_ns) verified->certified_ns = one.certified_ns;
         if (ok) verified->leaves += one.leaves;
     }
+    ok = ok && verify_groupings(plan, costs, diagnostics);
     if (!ok) *verified = (Verified){0, 0};
     arena_free(&arena);
     return ok;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/planner/replica_groups.h"
 #include "partitioner/replicas.h"
 #include "partitioner/schedule/replica_steps.h"
 
@@ -53,6 +54,8 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
 {
     replica_groups_of(plan, costs, group_of);
     if (!check_groups(plan, costs, group_of, diagnostics) || !check_heads(plan, diagnostics)) return false;
+    for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++)
+        if (plan->compared[a].known) return refuse(diagnostics, "compared", "is about each replica, not about all");
     for (int r = 0; r < plan->rank_count; r++)
         if (costs_find_device(costs, plan->ranks[r].device) < 0)
             return refuse(diagnostics, "ranks", "one is on a device that the costs do not have");
@@ -80,24 +83,77 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
            (bound || refuse(diagnostics, "lower_bound_s", "is not that of the slowest replica"));
 }
 
+/* ---- groupings ---- */
+
+/* Its group; -1: none. */
+static int group_in(const PlanGrouping *grouping, const char *device)
+{
+    for (int d = 0; d < grouping->device_count; d++)
+        if (strcmp(grouping->device[d], device) == 0) return grouping->group[d];
+    return -1;
+}
+
+/* Pipelines of several leave out each other's devices, so that groupings say which were asked for. */
+static bool may_use(const Plan *plan, const char *device)
+{
+    bool grouped = false;
+    for (int r = 0; r < plan->replica_count; r++) grouped |= !plan_leaves_out(plan_pipeline(plan, r), device);
+    for (int i = 0; i < plan->grouping_count && plan->replica_count > 1; i++)
+        grouped |= group_in(&plan->groupings[i], device) >= 0;
+    return grouped;
+}
+
+/* What the plan was asked for, as far as groupings depend on it. */
+static PlanRequest request_of(const Plan *plan, const Costs *costs, Arena *arena)
+{
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    const char **without = arena_new_array(arena, const char *, (size_t)costs->device_count);
+    int pins = 0;
+    request.objective = plan->objective;
+    request.schedule = plan->schedule_forced ? plan->schedule : PLAN_AUTO;
+    request.recompute = plan->recompute;
+    request.codecs = plan->codecs == CODECS_LOSSLESS ? 0 : plan->codecs;
+    request.microbatches = plan->microbatches;
+    for (int d = 0; d < costs->device_count; d++)
+        if (!may_use(plan, costs->devices[d].name)) without[request.without_count++] = costs->devices[d].name;
+    request.without = without;
+    for (int r = 0; r < plan->replica_count; r++) pins += plan_pipeline(plan, r)->pin_count;
+    PlanPin *pin = arena_new_array(arena, PlanPin, (size_t)pins);
+    request.pins = pin;
+    for (int r = 0; r < plan->replica_count; r++)
+        for (int i = 0; i < plan_pipeline(plan, r)->pin_count; i++)
+            pin[request.pin_count++] = plan_pipeline(plan, r)->pins[i];
+    return request;
+}
+
+static bool same_groupings(const Plan *plan, const ReplicaGroups *found)
+{
+    bool same = plan->groupings_tried == found->tried && plan->groupings_all == found->all &&
+                plan->grouping_count == found->best_count;
+    for (int i = 0; same && i < found->best_count; i++) {
+        const PlanGrouping *a = &plan->groupings[i], *b = &found->best[i];
+        same = a->count == b->count && a->step_ns == b->step_ns && a->bound_ns == b->bound_ns &&
+               a->device_count == b->device_count;
+        for (int d = 0; same && d < b->device_count; d++) same = group_in(a, b->device[d]) == b->group[d];
+    }
+    return same;
+}
+
+/* The search runs again, as a plan does not say whether it was short of time, or how many replicas were asked for. */
 bool verify_groupings(const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
 {
-    int *group_of = memory_allocate((size_t)costs->device_count * sizeof *group_of);
-    const char *wrong = NULL;
-    for (int i = 0; i < plan->grouping_count && !wrong; i++) {
-        const PlanGrouping *grouping = &plan->groupings[i];
-        for (int d = 0; d < costs->device_count; d++) group_of[d] = -1;
-        for (int d = 0; d < grouping->device_count; d++) {
-            int device = costs_find_device(costs, grouping->device[d]);
-            if (device < 0)
-                wrong = "one has a device that the costs do not have";
-            else
-                group_of[device] = grouping->group[d];
-        }
-        int64_t bound = replica_groups_bound_ns(costs, group_of, grouping->count, plan->microbatches);
-        if (!wrong && grouping->bound_ns != bound) wrong = "the bound of one is another";
-        if (!wrong && grouping->step_ns < bound) wrong = "the step of one is below its bound";
+    Arena arena = {0};
+    Costs whole = *costs;
+    PlanRequest request = request_of(plan, costs, &arena);
+    bool same = plan->grouping_count == 0 && plan->groupings_tried == 0 && plan->replica_count <= 1;
+    whole.rows = (RowSamples){0};
+    for (int way = 0; way < 4 && plan->grouping_count > 0 && !same; way++) {
+        int wanted = way & 1 ? plan->groupings[0].count : 0;
+        if (wanted && plan->grouping_count > 1) continue;
+        request.quick = way & 2;
+        ReplicaGroups found = replica_groups_choose(&whole, &request, wanted, &arena);
+        same = same_groupings(plan, &found);
     }
-    free(group_of);
-    return !wrong || refuse(diagnostics, "groupings", wrong);
+    arena_free(&arena);
+    return same || refuse(diagnostics, "groupings", "are not those that are found when devices are grouped again");
 }
