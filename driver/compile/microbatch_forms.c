@@ -124,6 +124,8 @@ int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches)
                    : planned->plan.period_ns +
                          row_samples_rounds(&planned->costs.rows, planned->microbatches, planned->plan.period_ns);
     forms->unmeasured = planned->costs.unmeasured;
+    forms->replicas = planned->plan.replica_count;
+    forms->simulated_ns = planned->plan.simulated_step_ns;
     plan_free(&planned->plan);
     costs_free(&planned->costs);
     planned->plan = (Plan){0};

@@ -13,7 +13,10 @@ typedef struct MicrobatchForms {
     RowLengths lengths; /* then */
     PackingWish wish;   /* then, without its rows */
     int64_t rows;       /* of a step that is to be cut; 0: the micro-batch is given */
-    bool unmeasured;    /* the form whose step was asked for last is not in the profile */
+    /* Of the form whose step was asked for last: */
+    bool unmeasured;      /* it is not in the profile */
+    int replicas;         /* pipelines of its plan */
+    int64_t simulated_ns; /* its plan's simulated step */
 } MicrobatchForms;
 
 enum { MICROBATCH_FORMS_MOST = 32 };

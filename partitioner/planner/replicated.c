@@ -122,7 +122,7 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     return ok;
 }
 
-/* Whoever hurries takes the estimate's word, which takes milliseconds. */
+/* Whoever hurries has the likeliest number of groups simulated only, as the estimate groups them at once. */
 static bool is_hurried(const PlanRequest *request) { return request->quick || isfinite(request->time_limit_s); }
 
 /* As if all steps had the most micro-batches. */
@@ -162,13 +162,13 @@ enum { MOST_SIMULATED = 3 };
 
 /* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate
  * takes pipelines as filled, and sums as if they began at the end, so some look slower than others that they beat. */
-static int next_likely(const ReplicaGroups *groups, bool hurried, const int *tried, int tried_count)
+static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_count)
 {
     int64_t most = groups->step_ns + groups->step_ns / 4;
     int count = 0;
     for (int i = 0; i < groups->best_count; i++) {
         const PlanGrouping *one = &groups->best[i];
-        bool again = one->count < 2 || (hurried && one->count != groups->count);
+        bool again = one->count < 2;
         for (int t = 0; t < tried_count; t++) again |= tried[t] == one->count;
         if (again || one->step_ns > most) continue;
         most = one->step_ns;
@@ -181,9 +181,9 @@ static int next_likely(const ReplicaGroups *groups, bool hurried, const int *tri
 static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *compared,
                          Diagnostics *diagnostics)
 {
-    int tried[MOST_SIMULATED], count = 0;
+    int tried[MOST_SIMULATED], count = 0, most = is_hurried(request) ? 1 : MOST_SIMULATED;
     bool found = false;
-    while (count < MOST_SIMULATED && (tried[count] = next_likely(compared, is_hurried(request), tried, count)) > 0) {
+    while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
         Arena arena = {0};
         Diagnostics said = {0};
         Plan other;
@@ -215,7 +215,7 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     ReplicaGroups compared = choose_groups(costs, request, 0, &arena);
     PlanRequest share = *request;
     Plan other;
-    if (next_likely(&compared, is_hurried(request), NULL, 0) > 0) share.time_limit_s /= 2;
+    if (next_likely(&compared, NULL, 0) > 0) share.time_limit_s /= 2;
     bool found = plan_make(plan, costs, &share, &single);
     if (request->microbatches == PLAN_MICROBATCHES_AUTO && found) {
         share.microbatches = plan->microbatches; /* for a step of as many rows */
