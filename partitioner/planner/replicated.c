@@ -105,7 +105,7 @@ static bool make_all(const Grouping *g, Plan *plan)
     return ok;
 }
 
-bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
+static bool make_dealt(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
                        Diagnostics *diagnostics)
 {
     Grouping g = {.costs = costs, .asked = request, .groups = groups, .diagnostics = diagnostics};
@@ -125,6 +125,50 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
 /* Whoever hurries has the likeliest number of groups simulated only, as the estimate groups them at once. */
 static bool is_hurried(const PlanRequest *request) { return request->quick || isfinite(request->time_limit_s); }
 
+/* The step that a plan is chosen by. */
+static int64_t step_of(const Plan *plan)
+{
+    return plan->objective == PLAN_OBJECTIVE_STEP ? plan->simulated_step_ns : plan->period_ns;
+}
+
+/* Moves micro-batches from the replica that ends last in simulation to the one that ends first, so that they should end
+ * together. False: none. */
+static bool deal_again(const Plan *plan, int *microbatches)
+{
+    int first = 0, last = 0;
+    for (int r = 1; r < plan->replica_count; r++) {
+        int64_t ends = plan->replicas[r].pipeline->simulated_step_ns;
+        if (ends < plan->replicas[first].pipeline->simulated_step_ns) first = r;
+        if (ends > plan->replicas[last].pipeline->simulated_step_ns) last = r;
+    }
+    const Plan *soon = plan->replicas[first].pipeline, *late = plan->replicas[last].pipeline;
+    int64_t moved = (late->simulated_step_ns - soon->simulated_step_ns) / larger(1, soon->period_ns + late->period_ns);
+    if (moved >= microbatches[last]) moved = microbatches[last] - 1;
+    microbatches[first] += (int)moved;
+    microbatches[last] -= (int)moved;
+    return moved > 0;
+}
+
+bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
+                       Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    ReplicaGroups again = *groups;
+    Plan other;
+    Diagnostics said = {0};
+    again.microbatches = arena_copy(&arena, groups->microbatches, (size_t)groups->count * sizeof(int));
+    bool made = make_dealt(plan, costs, request, groups, diagnostics);
+    if (made && groups->count > 1 && !is_hurried(request) && !costs->rows.microbatch_kinds &&
+        deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said)) {
+        bool better = step_of(&other) < step_of(plan);
+        plan_free(better ? plan : &other);
+        if (better) *plan = other;
+    }
+    diagnostics_free(&said);
+    arena_free(&arena);
+    return made;
+}
+
 /* As if all steps had the most micro-batches. */
 static ReplicaGroups choose_groups(const Costs *costs, const PlanRequest *request, int count, Arena *arena)
 {
@@ -133,12 +177,6 @@ static ReplicaGroups choose_groups(const Costs *costs, const PlanRequest *reques
     whole.rows = (RowSamples){0};
     asked.quick = is_hurried(request);
     return replica_groups_choose(&whole, &asked, count, arena);
-}
-
-/* The step that a plan is chosen by. */
-static int64_t step_of(const Plan *plan)
-{
-    return plan->objective == PLAN_OBJECTIVE_STEP ? plan->simulated_step_ns : plan->period_ns;
 }
 
 /* Keeps what was compared in the plan. */
