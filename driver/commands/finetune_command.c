@@ -26,9 +26,10 @@ typedef struct Finetuning {
     const Options *options;
     const char *run, *part; /* `part`: where the current seed's files are */
     int64_t seeds;
-    bool changed;    /* programs are made anew */
-    bool trained;    /* there may be a checkpoint to go on from */
-    bool unreported; /* the page could not be written */
+    bool changed;        /* programs are made anew */
+    const char *dealing; /* of the former ones; NULL: there were none */
+    bool trained;        /* there may be a checkpoint to go on from */
+    bool unreported;     /* the page could not be written */
     Settings settings;
     SingleCommands commands; /* of the current seed */
 } Finetuning;
@@ -185,6 +186,36 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
     return false;
 }
 
+/* How the plan deals the rows of a step, on which the last digits of losses depend; NULL: there is no plan. */
+static const char *read_dealing(Finetuning *finetuning)
+{
+    Arena *arena = &finetuning->settings.arena;
+    Diagnostics unread = {0};
+    json_t *plan = json_read(run_file(arena, finetuning->part, "programs/plan.json"), &unread), *replica;
+    const char *dealing = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(plan, "replicas"), i, replica)
+    {
+        long long rows = json_integer_value(json_object_get(replica, "rows")),
+                  count = json_integer_value(json_object_get(replica, "microbatches"));
+        dealing = arena_format(arena, "%s%s%lld in %lld micro-batch%s", dealing ? dealing : "", dealing ? " + " : "",
+                               rows, count, count == 1 ? "" : "es");
+    }
+    json_decref(plan);
+    diagnostics_free(&unread);
+    return dealing;
+}
+
+static void compare_dealing(Finetuning *finetuning)
+{
+    const char *dealing = finetuning->changed ? read_dealing(finetuning) : NULL;
+    if (dealing && finetuning->dealing && strcmp(dealing, finetuning->dealing) != 0)
+        text_print(stdout,
+                   "dealing       rows of a step: %s, before: %s; from here on losses differ in their last digits from "
+                   "those on the former devices (--replicas decides)\n",
+                   dealing, finetuning->dealing);
+}
+
 /* Of what the command made, and of what it held out. */
 static void check_overlap(Finetuning *finetuning, const SingleCommand *command, Diagnostics *diagnostics)
 {
@@ -208,6 +239,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
         if (strcmp(command->words[0], "tokenize") == 0) check_overlap(finetuning, command, diagnostics);
+        if (strcmp(command->words[0], "compile") == 0) compare_dealing(finetuning);
         command_fit_hints(COMMAND_FINETUNE, diagnostics);
         diagnostics_print(diagnostics, stderr); /* warnings now, not after training */
         diagnostics_free(diagnostics);
@@ -349,6 +381,7 @@ static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
     for (int64_t s = 0; s < finetuning->seeds; s++) {
         list_commands(finetuning, s);
         if (finetuning->seeds > 1) text_print(stdout, "\n== %s\n", finetuning->part);
+        finetuning->dealing = finetuning->changed ? read_dealing(finetuning) : NULL;
         if (finetuning->changed) unlink(run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json"));
         if (!make_directory(finetuning->part, diagnostics) || !run_all(finetuning, diagnostics)) return false;
     }

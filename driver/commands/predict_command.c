@@ -321,7 +321,9 @@ static bool settle_width(Prediction *prediction, Diagnostics *diagnostics)
 {
     const TextRows *rows = &prediction->rows;
     if (!prediction->batch) prediction->batch = rows->count < MOST_BATCH ? rows->count : MOST_BATCH;
-    if (!prediction->width) prediction->width = prediction->has_mask ? rows->longest : rows->width;
+    /* Losses of answers compare all tokens, padding too: those of training, whose width is the rows'. */
+    bool all = !prediction->has_mask || (prediction->measures && prediction->head == HEAD_QUESTION);
+    if (!prediction->width) prediction->width = all ? rows->width : rows->longest;
     if (prediction->width > prediction->most_width)
         return input_error(diagnostics, rows->file, "shorten the rows with skycc tokenize --max-length",
                            "has rows of %lld tokens, but the model takes at most %lld", (long long)prediction->width,

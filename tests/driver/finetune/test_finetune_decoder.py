@@ -87,21 +87,19 @@ def check_chats():
 
 
 def check_others():
-    settings, metrics, _ = finetune("prompts.jsonl", "prompts", "--chat-template", "plain", "--lora",
-                                    "r=4,targets=q_proj,v_proj")
+    settings, metrics, text = finetune("prompts.jsonl", "all", "--chat-template", "plain", "--lora", "r=2")
     require(settings["task"] == "chat" and settings["chat-template"] == "plain" and metrics["loss"] > 0, settings)
-    require(os.path.exists("prompts/adapter/adapter_model.safetensors"), "no adapter")
-    settings, metrics, text = finetune("chats.jsonl", "all", "--lora", "r=2")
+    require(os.path.exists("all/adapter/adapter_model.safetensors"), "no adapter")
     with open("all/adapter/adapter_config.json") as file:
         targets = sorted({target.split(".")[-1] for target in json.load(file)["target_modules"]})
     require(settings["lora"].endswith("targets=all-linear") and targets == [
         "down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"], settings["lora"], targets)
     require('next          skycc predict all --prompt "..."' in text, text)
-    result = run(skycc, "compile", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
-                 "--loss", "cross-entropy", "-o", "unshifted")
+    result = run(skycc, "plan", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
+                 "--loss", "cross-entropy", "-o", "plan.json")
     require("scores the next token" in result.stderr and "cross-entropy,shift" in result.stderr, result.stderr)
-    result = run(skycc, "compile", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
-                 "--loss", "cross-entropy,shift", "-o", "shifted")
+    result = run(skycc, "plan", "all/model.onnx", "-d", "all/cluster.yaml", "--dim", "batch=2", "--dim", "seq=8",
+                 "--loss", "cross-entropy,shift", "-o", "plan.json")
     require("scores the next token" not in result.stderr, result.stderr)
     settings, metrics, _ = finetune("book.txt", "book", "--max-length", "32", "--end-of-text", "<|im_end|>")
     require(settings["task"] == "lm" and settings["end-of-text"] == "<|im_end|>", settings)

@@ -28,12 +28,23 @@ from finetune_data import KINDS, make_model, reviews, write_table  # noqa: E402
 skycc, data = map(os.path.abspath, sys.argv[1:3])
 here = os.getcwd()
 QUICK = ["--epochs", "1", "--lr", "1e-3"]
+PATH = dict(os.environ, PATH=os.path.dirname(skycc) + ":" + os.environ["PATH"])
 generator = random.Random(5)
 
 
 def finetune(table, folder, *arguments):
     tables = [table] if isinstance(table, str) else table
     return run(skycc, "finetune", "model", *tables, "-o", folder, *QUICK, *arguments).stdout
+
+
+def tokenized(table, folder, *arguments):
+    """What finetune would train on: of the commands that it prints, those that make data sets."""
+    tables = [table] if isinstance(table, str) else table
+    script = run(skycc, "finetune", "model", *tables, "-o", folder, "--dry-run", *arguments).stdout
+    lines = [line for line in script.splitlines() if line.startswith(("mkdir", "skycc tokenize"))]
+    run("sh", "-ec", "\n".join(lines), env=PATH)
+    with open(f"{folder}/data/train.safetensors", "rb") as file:
+        return file.read()
 
 
 def setting(name, folder):
@@ -120,14 +131,15 @@ def check_words():
                               for i, row in enumerate(rows)])
     with open("ner.conll", "w") as file:
         file.write("\n".join("".join(f"{word} {tag}\n" for word, tag in row) for row in rows))
-    for table, folder in (("ner.jsonl", "ner"), ("ner.conll", "conll")):
-        finetune(table, folder)
-        require(setting("head", folder) == "tokcls:3", setting("head", folder))
-        require({row["label"] for row in predict(folder, "--text", "the battery is great")} <= set(names), folder)
-        require([row["label"] for row in metrics(folder)["classes"]] == ["THING"], metrics(folder)["classes"])
-        same_metrics(folder, "accuracy", "f1", "loss")
-    with open("ner/model/model.safetensors", "rb") as one, open("conll/model/model.safetensors", "rb") as other:
-        require(one.read() == other.read(), "the same words in another form give other weights")
+    finetune("ner.jsonl", "ner")
+    require(setting("head", "ner") == "tokcls:3", setting("head", "ner"))
+    require({row["label"] for row in predict("ner", "--text", "the battery is great")} <= set(names), "tags")
+    require([row["label"] for row in metrics("ner")["classes"]] == ["THING"], metrics("ner")["classes"])
+    same_metrics("ner", "accuracy", "f1", "loss")
+    tokenized("ner.conll", "conll")
+    one, other = (safetensors_files.read(f"{folder}/data/train.safetensors") for folder in ("ner", "conll"))
+    require(all(np.array_equal(one[name], other[name]) for name in ("input_ids", "labels")),
+            "the same words in another form give other rows")
 
     finetune("plain.txt", "mlm")
     found = metrics("mlm")
@@ -211,15 +223,11 @@ def check_tables():
     write_table("a.csv", ["review", "kind"], rows[:50])
     write_table("b.csv", ["kind", "review"], [row[::-1] for row in rows[50:]])
     write_table("all.csv", ["review", "kind"], rows)
-    finetune(["a.csv", "b.csv"], "several")
-    finetune("all.csv", "one")
-    for name in ("data/train.safetensors", "model/model.safetensors"):
-        with open(f"several/{name}", "rb") as several, open(f"one/{name}", "rb") as one:
-            require(several.read() == one.read(), "two files give another", name)
+    require(tokenized(["a.csv", "b.csv"], "several") == tokenized("all.csv", "one"), "two files give other rows")
     with open("french.csv", "w", encoding="cp1252", newline="") as file:
         csv.writer(file).writerows([("review", "kind"), *((text.encode("ascii", "ignore").decode() + " é€", kind)
                                                           for text, kind in rows)])
-    finetune("french.csv", "french", "--encoding", "cp1252")
+    tokenized("french.csv", "french", "--encoding", "cp1252")
     write_table("eval.csv", ["review", "kind"], [("great", sorted({kind for _, kind in rows})[1])] * 3)
     finetune("all.csv", "evaluated", "--eval", "eval.csv")
     require(metrics("evaluated")["rows"] == 3 and not setting("holdout", "evaluated"), metrics("evaluated"))
@@ -229,9 +237,9 @@ def check_strata():
     """A class of 10 of 100 rows is held out as others are."""
     write_table("rare.csv", ["text", "label"], [(f"the battery is great w{i % 30 + 26}", "rare" if i < 10 else "usual")
                                                 for i in range(100)])
-    finetune("rare.csv", "rare")
-    require({row["label"]: row["rows"] for row in metrics("rare")["classes"]} == {"rare": 1, "usual": 9},
-            metrics("rare")["classes"])
+    tokenized("rare.csv", "rare")
+    held = safetensors_files.read("rare/data/train.holdout.safetensors")["labels"]
+    require(sorted(np.bincount(held)) == [1, 9], "held out are", held)
 
 
 def refused(reasons, table, *arguments):
@@ -319,10 +327,13 @@ def check_spoilt():
     apart = [(f"w{26 + i // 30} is w{26 + i % 30}", "ab"[i % 2]) for i in range(80)]
     write_table("apart.csv", ["text", "label"], apart)
     write_table("leak.csv", ["text", "label"], apart[:3] + [("great great great", "a")])
-    result = run(skycc, "finetune", "model", "apart.csv", "-o", "leak", *QUICK, "--eval", "leak.csv")
+    with open("small.yaml", "w") as file:
+        file.write("devices: [{name: here, memory: 100KiB}]\n")  # it is said before anything is compiled
+    small = ["-d", "small.yaml"]
+    result = run(skycc, "finetune", "model", "apart.csv", "-o", "leak", *small, "--eval", "leak.csv", code=4)
     require("leak.csv: warning: has only 4 rows to evaluate on" in result.stderr, result.stderr)
     require("leak.csv: warning: 3 of 4 rows to evaluate on have the same text" in result.stderr, result.stderr)
-    result = run(skycc, "finetune", "model", "apart.csv", "-o", "apart.run", *QUICK)
+    result = run(skycc, "finetune", "model", "apart.csv", "-o", "apart.run", *small, code=4)
     require("the same text" not in result.stderr, result.stderr)
 
 
@@ -351,8 +362,7 @@ def check_graphs():
     run(skycc, "export", "kept", "-o", "exported.onnx")
     for model in ("exported.onnx", "kept/model/model.onnx", "kept/model"):
         require(predict(model, "--text", "great", "--tokenizer", "own/vocab.txt") == found, model, "predicts another")
-    run("sh", "-ec", run(skycc, *arguments, "-o", "steps", "--dry-run").stdout,
-        env=dict(os.environ, PATH=os.path.dirname(skycc) + ":" + os.environ["PATH"]))
+    run("sh", "-ec", run(skycc, *arguments, "-o", "steps", "--dry-run").stdout, env=PATH)
     with open("kept/model/model.onnx", "rb") as one, open("steps/model/model.onnx", "rb") as other:
         require(one.read() == other.read(), "the single commands give another model")
     with open("two.yaml", "w") as file:

@@ -127,7 +127,14 @@ def check_afterwards():
 
 
 def check_without_texts():
-    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "1", "--no-texts", "-o", "quiet")
+    """Of two pipelines that share the rows."""
+    with open("two.yaml", "w") as file:
+        file.write("devices: [{name: one, threads: 1, memory: 1GiB}, {name: two, threads: 1, memory: 1GiB}]\n")
+    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "1", "--no-texts", "-o", "quiet", "-d",
+        "two.yaml", "--replicas", "2")
+    with open("quiet/programs/plan.json") as file:
+        require(len(json.load(file)["replicas"]) == 2, "the report is not one of two pipelines")
+    require(all(f">{name}<" in page("quiet") for name in ("one", "two")), "the report lacks a device")
     require("Worst errors" not in page("quiet"), "texts are shown in spite of --no-texts")
     with open("quiet/metrics.json") as file:
         require("worst" not in json.load(file), "texts are kept in spite of --no-texts")
@@ -146,7 +153,7 @@ def main():
         check_afterwards()
         check_events()
         check_without_texts()
-        browser.look({"classes": "run/report.html", "no-texts": "quiet/report.html"}, here)
+        browser.look({"classes": "run/report.html", "replicas": "quiet/report.html"}, here)
         os.chdir("/")
     return failed()
 
