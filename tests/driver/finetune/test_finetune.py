@@ -184,7 +184,7 @@ def check_existing():
 
 def write_mistakes():
     """What the mistakes below need."""
-    for name, text in (("small.yaml", "devices: [{name: here, memory: 100KiB}]\n"), ("empty.csv", ""),
+    for name, text in (("small.yaml", "devices: [{name: here, memory: 20KiB}]\n"), ("empty.csv", ""),
                        ("far.yaml", "devices: [{name: far, host: far.invalid, memory: 1GiB}]\n"),
                        ("header.csv", "review,kind\n"), ("semicolons.csv", "review;kind\ngreat;good\n"),
                        ("other.txt", "".join(f"o{i}\n" for i in range(5)) + "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")):

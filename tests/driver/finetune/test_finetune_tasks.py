@@ -328,7 +328,7 @@ def check_spoilt():
     write_table("apart.csv", ["text", "label"], apart)
     write_table("leak.csv", ["text", "label"], apart[:3] + [("great great great", "a")])
     with open("small.yaml", "w") as file:
-        file.write("devices: [{name: here, memory: 100KiB}]\n")  # it is said before anything is compiled
+        file.write("devices: [{name: here, memory: 20KiB}]\n")  # it is said before anything is compiled
     small = ["-d", "small.yaml"]
     result = run(skycc, "finetune", "model", "apart.csv", "-o", "leak", *small, "--eval", "leak.csv", code=4)
     require("leak.csv: warning: has only 4 rows to evaluate on" in result.stderr, result.stderr)
