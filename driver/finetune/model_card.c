@@ -27,7 +27,8 @@ static const struct {
 static void print_head(Buffer *text, const Settings *settings)
 {
     const char *task = settings->of[SETTING_TASK].value, *model = setting_base_name(settings->of[SETTING_MODEL].value);
-    buffer_print(text, "---\nlibrary_name: transformers\n");
+    bool graph = settings->of[SETTING_RESULT].value != NULL;
+    buffer_print(text, "---\nlibrary_name: %s\n", graph ? "onnx" : "transformers");
     for (size_t i = 0; i < sizeof pipelines / sizeof *pipelines; i++)
         if (strcmp(pipelines[i].task, task) == 0) buffer_print(text, "pipeline_tag: %s\n", pipelines[i].pipeline);
     text_format(text, "tags: [skycc]\n---\n\n# %s, fine-tuned: %s\n\nMade by `skycc finetune`.\n", model,
