@@ -168,7 +168,9 @@ def check_answers():
              "answers": {"text": [word], "answer_start": [len(text) + 15]}}
             for i, (text, word) in enumerate((text, generator.choice(["great", "awful"])) for text in TEXTS)]
     write_lines("qa.jsonl", rows)
-    finetune("qa.jsonl", "qa", "--max-length", "20")
+    write_lines("short.jsonl", [{"question": "great ?", "context": "the camera is great .",
+                                 "answers": {"text": ["great"], "answer_start": [14]}}] * 8)
+    finetune("qa.jsonl", "qa", "--max-length", "20", "--eval", "short.jsonl")
     mask = safetensors_files.read("qa/data/train.safetensors")["attention_mask"]
     with open("qa/settings.yaml") as file:
         said = int(re.search(r"about (\d+)% of the tokens computed are padding", file.read())[1])
@@ -178,8 +180,10 @@ def check_answers():
     with open("qa/report.html") as file:
         require(">exact<" in file.read(), "the report lacks a metric that is 0 or 1")
     check_places(safetensors_files.read("qa/data/train.safetensors"))
-    with open("qa/metrics.json") as file:
-        require(json.load(file)["questions"] == 8, "of 80 rows, 8 are held out")
+    require(metrics("qa")["questions"] == 8, metrics("qa"))
+    tokenized("qa.jsonl", "held", "--max-length", "20")
+    held = safetensors_files.read("held/data/train.holdout.safetensors")["row"]
+    require(len(set(held.tolist())) == 8, "of 80 rows, 8 are held out, not", held)
     before, after = (safetensors_files.read(f"{folder}/model.safetensors")["bert.embeddings.word_embeddings.weight"][0]
                      for folder in ("model", "qa/model"))
     ratio = (after / before).mean()
