@@ -63,8 +63,8 @@ static bool make_buffer(OpenCl *cl, ClBufferId *buffer, uint64_t size, const cha
         (unsigned long long)size, (long long)cl->device.memory_bytes, opencl_error_name(code, text));
 }
 
-/* Boundary tensors come from memory of the host that the driver pins, if it has any: their copies then need not wait for
- * the host. */
+/* Boundary tensors come from memory of the host that the driver pins, if it has any: their copies then need not wait
+ * for the host. */
 static void pin_slots(const OpenCl *cl, StageBuffers *buffers, MemoryRegion *slots)
 {
     int32_t code;

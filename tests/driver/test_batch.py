@@ -117,11 +117,11 @@ def test_memory():
     changes = json.loads(run(*limited, "--report", "json").stdout)["changes_that_help"]
     require("microbatches" in [change["kind"] for change in changes],
             f"the report as JSON does not advise it: {changes}")
-    error = run(*command, "--dim", "batch=8", "--microbatches", "4", code=4).stderr
+    error = run(*command, "--dim", "batch=16", "--microbatches", "2", code=4).stderr
     rows = re.search(r"micro-batches of (\d+) rows? would be enough: --batch 32", error)
     require(rows, f"no micro-batch that fits is named: {error}")
     printed(*command, "--batch", "32", "--microbatches", str(32 // int(rows[1])))
-    run(*command, "--batch", "32", "--microbatches", str(16 // int(rows[1])), code=4)
+    run(*command, "--batch", "32", "--microbatches", "2", code=4)
     require("(tried 1, 2, 4; found nothing that fits with 8, 16, 32)" in printed(*command), "what fits is not told")
     write_cluster(["name: a"])
     unlimited = plan("--dim", "batch=4", model="wide.onnx")[1]
