@@ -104,6 +104,7 @@ bool coordinator_open(Coordinator *coordinator, Federation *federation, const ch
     int moments = outer_moments(federation->outer.kind);
     *coordinator = (Coordinator){0};
     bool ok = global_model_open_file(&model, federation->compiled.identity, path, moments, diagnostics);
+    if (ok) global_model_keep_control(&model, federation->control_variates);
     if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
     if (!ok) global_model_free(&model);
     free(path);
@@ -164,6 +165,20 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
+/* Of the mean change of control variates, how much the federation's own take: the share of all sites' rows that the
+ * sum's sites have. */
+static double control_share(const Coordinator *coordinator, int64_t weight)
+{
+    const Federation *federation = coordinator->federation;
+    int64_t rows = 0;
+    int missing = federation_present(federation);
+    for (int s = 0; s < federation->site_count; s++) {
+        if (!federation->sites[s].left) rows += federation->sites[s].rows_per_step * federation->local_steps;
+        missing -= coordinator->sum.members[s].counted;
+    }
+    return missing <= 0 || weight >= rows ? 1 : (double)weight / (double)rows;
+}
+
 /* Adds the mean update in pieces, which needs no buffer for all of it. Without any weight the mean is zero. False: the
  * model would not be finite. */
 static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
@@ -172,6 +187,7 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
     const SumRound *sum = &coordinator->sum;
     FragmentRange part = part_of(coordinator);
     float *mean = memory_allocate(UPDATE_PIECE * sizeof *mean);
+    double share = control_share(coordinator, weight);
     bool finite = true;
     for (size_t at = 0; at < count; at += UPDATE_PIECE) {
         size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
@@ -179,7 +195,7 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
             robust_combine(mean, sum, federation->robust, at, here);
         else if (weight > 0)
             fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
-        finite &= global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here);
+        finite &= global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here, share);
     }
     free(mean);
     coordinator->model.round++;
@@ -472,7 +488,8 @@ static void give_model(Coordinator *coordinator, int site, const Request *reques
     }
     uint64_t first = request->size == 16 ? get_u64(request->payload) : UINT64_MAX;
     uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
-    if (first > model->elements || count > model->elements - first || count > MODEL_PIECE)
+    size_t elements = global_model_taken(model);
+    if (first > elements || count > elements - first || count > MODEL_PIECE)
         refuse_request(coordinator, site, "asked for elements that the model does not have", reply);
     else
         put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);

@@ -88,6 +88,7 @@ static void print_rules(const Federation *federation, Buffer *text)
         print_number(text, "proximal", federation->proximal);
         buffer_print(text, "\n");
     }
+    if (federation->control_variates) buffer_print(text, "control_variates: true\n");
     if (federation->deadline_s > 0) {
         print_number(text, "deadline", federation->deadline_s);
         buffer_print(text, "s\n");

@@ -14,6 +14,7 @@
  *     sample: 3                      # sites of a round, drawn anew for each; all where it is not given
  *     robust: median                 # or trimmed: taken instead of the mean, with aggregate: plain
  *     proximal: 0.01                 # FedProx: how strongly local steps are drawn to the round's start
+ *     control_variates: true         # SCAFFOLD: local steps are corrected by how the site differs from all
  *     deadline: 300s                 # a site that has not made its local_steps by then meets with those that it made
  *     fragments: 4                   # of the model, which meet in turn
  *     overlap: 10                    # steps of the next round that are made while one is met; or all
@@ -108,7 +109,8 @@ typedef struct Federation {
     FederationPrivacy privacy;
     int sample; /* sites of a round; 0: all */
     RobustRule robust;
-    double proximal; /* 0: none */
+    double proximal;       /* 0: none */
+    bool control_variates; /* SCAFFOLD's (member/control_variates.h) */
     FederationSteering steering;
     LinkRate *rates; /* [site_count + 1][site_count + 1], the coordinator last; NULL: no link is given */
     FederationCompiled compiled;

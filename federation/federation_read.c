@@ -205,6 +205,7 @@ enum {
     SAMPLE,
     ROBUST,
     PROXIMAL,
+    CONTROL_VARIATES,
     EVALUATE,
     KEEP_BEST,
     PATIENCE,
@@ -306,6 +307,26 @@ static bool check_robust(Reader *reader, const YamlMember *members)
                       robust_names[federation->robust]);
 }
 
+/* What would have to know of the second half of an update. */
+static bool check_control(Reader *reader, const YamlMember *members)
+{
+    const Federation *federation = reader->federation;
+    const struct {
+        bool is_set;
+        const char *name, *why;
+    } others[] = {{federation->fragments > 1, "fragments", "the variates are those of whole rounds of the whole model"},
+                  {federation->overlap != 0, "overlap", "steps made during a meeting would use variates of two rounds"},
+                  {federation->codec != CODEC_NONE, "codec", "what it leaves out would stay in the variates"},
+                  {federation->robust != ROBUST_NONE, "robust", "the variates sum up to zero only with means"},
+                  {federation->clip_update > 0, "clip_update", "it bounds changes of the model, not of the variates"},
+                  {federation->privacy.clip > 0, "dp", "it bounds changes of the model, not of the variates"}};
+    for (size_t i = 0; federation->control_variates && i < sizeof others / sizeof *others; i++)
+        if (others[i].is_set)
+            return yaml_error(&reader->yaml, members[CONTROL_VARIATES].value, NULL, "leave one of them out",
+                              "control_variates does not go with %s: %s", others[i].name, others[i].why);
+    return true;
+}
+
 static bool read_steering(Reader *reader, const YamlMember *members)
 {
     enum { DATA, EVERY, COUNT };
@@ -364,6 +385,8 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
     ok &= read_robust(reader, members[ROBUST].value);
     ok &= read_positive(reader, members[PROXIMAL].value, NULL, "proximal", 1e6, &federation->proximal);
+    ok &= read_choice(reader, members[CONTROL_VARIATES].value, "control_variates", "false", "true",
+                      &federation->control_variates);
     ok &= read_steering(reader, members);
     ok &= federation_read_links(federation, &reader->yaml, members[DEFAULT_LINK].value, members[LINKS].value);
     bool shown = members[HIDE_METRICS].value && !federation->hide_metrics && !reader->compiled;
@@ -389,7 +412,7 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     if (ok && members[SAMPLE].value && federation->overlap)
         ok = yaml_error(&reader->yaml, members[SAMPLE].value, NULL, "leave one of them out",
                         "sample does not go with overlap: a site would train for a round before it is drawn for it");
-    ok = ok && check_robust(reader, members);
+    ok = ok && check_robust(reader, members) && check_control(reader, members);
     return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value, members[SAMPLE].value) && ok;
 }
 
@@ -460,6 +483,7 @@ static bool read_all(Reader *reader)
                                    [SAMPLE] = {"sample", false, NULL},
                                    [ROBUST] = {"robust", false, NULL},
                                    [PROXIMAL] = {"proximal", false, NULL},
+                                   [CONTROL_VARIATES] = {"control_variates", false, NULL},
                                    [EVALUATE] = {"evaluate", false, NULL},
                                    [KEEP_BEST] = {"keep_best", false, NULL},
                                    [PATIENCE] = {"patience", false, NULL},

@@ -9,17 +9,20 @@
 #include "base/input_files.h"
 #include "base/safetensors.h"
 
-/* What the outer optimiser keeps, before the names of its tensors. */
-enum { MOMENTS = 2 };
-static const char *const moment_prefixes[MOMENTS] = {"momentum/", "variance/"};
+/* What is kept of every parameter, before the names of its tensors: the outer optimiser's moments, control variates. */
+enum { CONTROL = 2, KEPT };
+static const char *const kept_prefixes[KEPT] = {"momentum/", "variance/", "control/"};
 
-static float *moment_of(const GlobalModel *model, int moment) { return moment ? model->variance : model->momentum; }
+static float *kept_of(const GlobalModel *model, int kept)
+{
+    return kept == CONTROL ? model->control : kept ? model->variance : model->momentum;
+}
 
 /* -1: the name is of a parameter. */
-static int moment_named(const char *name)
+static int kept_named(const char *name)
 {
-    for (int m = 0; m < MOMENTS; m++)
-        if (strncmp(name, moment_prefixes[m], strlen(moment_prefixes[m])) == 0) return m;
+    for (int k = 0; k < KEPT; k++)
+        if (strncmp(name, kept_prefixes[k], strlen(kept_prefixes[k])) == 0) return k;
     return -1;
 }
 
@@ -44,6 +47,18 @@ void global_model_open(GlobalModel *model, Hash identity, const char *const *nam
     model->values = memory_allocate(model->elements * sizeof *model->values);
     add_moments(model, moments);
 }
+
+void global_model_keep_control(GlobalModel *model, bool keep)
+{
+    if (keep == (model->control != NULL)) return;
+    float *values = memory_allocate((keep ? 2 : 1) * model->elements * sizeof *values);
+    memcpy(values, model->values, model->elements * sizeof *values);
+    free(model->values);
+    model->values = values;
+    model->control = keep ? values + model->elements : NULL;
+}
+
+size_t global_model_taken(const GlobalModel *model) { return (model->control ? 2 : 1) * model->elements; }
 
 void global_model_free(GlobalModel *model)
 {
@@ -110,9 +125,10 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     for (size_t i = 0; i < model->tensor_count; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         safetensors_writer_add(writer, tensor->name, DTYPE_F32, &tensor->shape, model->values + tensor->first);
-        for (int m = 0; m < MOMENTS && moment_of(model, m); m++)
-            safetensors_writer_add(writer, arena_format(&names, "%s%s", moment_prefixes[m], tensor->name), DTYPE_F32,
-                                   &tensor->shape, moment_of(model, m) + tensor->first);
+        for (int k = 0; k < KEPT; k++)
+            if (kept_of(model, k))
+                safetensors_writer_add(writer, arena_format(&names, "%s%s", kept_prefixes[k], tensor->name), DTYPE_F32,
+                                       &tensor->shape, kept_of(model, k) + tensor->first);
     }
     input_files_release_path(path); /* a resumed coordinator replaces the file that it read */
     bool ok = safetensors_write(writer, path, diagnostics);
@@ -172,9 +188,10 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
     for (size_t i = 0; i < model->tensor_count && ok; i++) {
         const GlobalTensor *tensor = &model->tensors[i];
         ok = read_tensor(&file, path, tensor->name, tensor, model->values + tensor->first, diagnostics);
-        for (int m = 0; m < MOMENTS && moment_of(model, m) && ok; m++)
-            ok = read_tensor(&file, path, arena_format(&names, "%s%s", moment_prefixes[m], tensor->name), tensor,
-                             moment_of(model, m) + tensor->first, diagnostics);
+        for (int k = 0; k < KEPT && ok; k++)
+            if (kept_of(model, k))
+                ok = read_tensor(&file, path, arena_format(&names, "%s%s", kept_prefixes[k], tensor->name), tensor,
+                                 kept_of(model, k) + tensor->first, diagnostics);
     }
     arena_free(&names);
     safetensors_close(&file);
@@ -191,14 +208,17 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     Shape *shapes = arena_new_array(&arena, Shape, file.count);
     size_t count = 0;
     int found = 0;
+    bool has_control = false;
     for (size_t i = 0; i < file.count; i++) {
-        int moment = moment_named(file.tensors[i].name);
-        if (moment >= found) found = moment + 1;
-        if (moment >= 0) continue;
+        int kept = kept_named(file.tensors[i].name);
+        has_control |= kept == CONTROL;
+        if (kept < CONTROL && kept >= found) found = kept + 1;
+        if (kept >= 0) continue;
         names[count] = arena_string(&arena, file.tensors[i].name);
         shapes[count++] = file.tensors[i].shape;
     }
     global_model_open(model, identity, names, shapes, count, found < moments ? 0 : moments);
+    global_model_keep_control(model, has_control);
     model->frozen = read_note(model, &file, "frozen");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");
@@ -225,6 +245,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
 
 FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments)
 {
+    if (model->control) return (FragmentRange){0, global_model_taken(model)};
     size_t count = fragments_most(model->tensor_count, fragments);
     FragmentRange tensors =
         fragment_range(model->tensor_elements, model->tensor_count, count, fragment_of_round(round, count));
@@ -232,15 +253,25 @@ FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t 
     return (FragmentRange){tensors.first < model->tensor_count ? model->tensors[tensors.first].first : end, end};
 }
 
-bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count)
+bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count,
+                       double share)
 {
-    return outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL,
-                      model->variance ? model->variance + first : NULL, mean, count);
+    size_t parameters = first >= model->elements          ? 0
+                        : model->elements - first < count ? model->elements - first
+                                                          : count;
+    bool finite = true;
+    for (size_t i = parameters; i < count; i++) {
+        model->values[first + i] += (float)(share * (double)mean[i]);
+        finite &= isfinite(model->values[first + i]);
+    }
+    if (!parameters) return finite;
+    return finite & outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL,
+                               model->variance ? model->variance + first : NULL, mean, parameters);
 }
 
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)
 {
     FragmentRange part = global_model_part(model, model->round, fragments);
-    global_model_move(model, rule, part.first, mean, part.end - part.first);
+    global_model_move(model, rule, part.first, mean, part.end - part.first, 1);
     model->round++;
 }

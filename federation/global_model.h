@@ -1,6 +1,6 @@
-/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, and which round comes
- * next. On disk it is one safetensors file that is replaced whole: NAME, momentum/NAME and variance/NAME, so that skycc
- * export and predict take it as it is. */
+/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, control variates, and
+ * which round comes next. On disk it is one safetensors file that is replaced whole: NAME, momentum/NAME, variance/NAME
+ * and control/NAME, so that skycc export and predict take it as it is. */
 #ifndef FEDERATION_GLOBAL_MODEL_H
 #define FEDERATION_GLOBAL_MODEL_H
 
@@ -27,6 +27,7 @@ typedef struct GlobalModel {
     GlobalTensor *tensors;
     size_t *tensor_elements;             /* of each, for fragments */
     float *values, *momentum, *variance; /* malloc'ed; the moments are NULL where they are not kept */
+    float *control;   /* SCAFFOLD's: as many elements, after `values` in one piece of memory; NULL: not kept */
     int64_t *counted; /* malloc'ed: of every site, how many rounds there were when it last was in one; NULL: nobody
                                  needs to know */
     size_t counted_count;
@@ -42,9 +43,13 @@ typedef struct GlobalModel {
 void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
                        int moments);
 void global_model_free(GlobalModel *model);
+/* Keeps control variates from now on, zeros if there were none; or none. */
+void global_model_keep_control(GlobalModel *model, bool keep);
+/* How many elements sites take: of the values, and of the control variates. */
+size_t global_model_taken(const GlobalModel *model);
 
-/* The same, with the tensors, values, moments and round of a file. Of a file of round 0 moments may be missing: they
- * are zero then. Errors as those of global_model_read. Free the model in any case. */
+/* The same, with the tensors, values, moments, control variates and round of a file. Of a file of round 0 moments may
+ * be missing: they are zero then. Errors as those of global_model_read. Free the model in any case. */
 bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics);
 
 /* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses
@@ -54,10 +59,13 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
  * not finite. */
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
 
-/* The elements, first and end, that meet in the round, with the model in `fragments` fragments. */
+/* The elements, first and end, that meet in the round, with the model in `fragments` fragments; with control variates,
+ * which exclude these, all of values and control. */
 FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments);
-/* The outer step on `count` elements from `first` on, whose mean pseudo-gradient this is. False: one is not finite. */
-bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count);
+/* The outer step on `count` elements from `first` on, whose mean pseudo-gradient this is; of control variates their
+ * mean change, of which they take `share`. False: one is not finite. */
+bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count,
+                       double share);
 /* The outer step of model->round on that part, whose mean pseudo-gradient this is; the next round is next. */
 void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean);
 

@@ -154,7 +154,8 @@ static size_t count_branches(const TrainedValues *values)
         for (size_t t = 0; t < values->files[i].count; t++) {
             const char *name = values->files[i].tensors[t].name;
             bool is_value = strncmp(name, "adam.", 5) != 0 && strncmp(name, "momentum/", 9) != 0 &&
-                            strncmp(name, "variance/", 9) != 0 && strncmp(name, "grad/", 5) != 0;
+                            strncmp(name, "variance/", 9) != 0 && strncmp(name, "control/", 8) != 0 &&
+                            strncmp(name, "grad/", 5) != 0;
             count += is_value && strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
         }
     return count;

@@ -89,6 +89,11 @@ static bool open_end(Member *member, Diagnostics *diagnostics)
     return ok;
 }
 
+static const char *control_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/control.safetensors", member->options->checkpoint);
+}
+
 static const char *feedback_path(Member *member)
 {
     return arena_format(&member->arena, "%s/feedback.safetensors", member->options->checkpoint);
@@ -154,6 +159,12 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
                                  "holds checkpoints of a run that is not this site's of the federation");
     if (!own_model_open(&member->start, &federation->compiled, path, diagnostics)) return false;
     tied_names_read(&member->tied, &member->start);
+    global_model_keep_control(&member->start, federation->control_variates);
+    if (!federation->control_variates)
+        unlink(control_path(member)); /* what a federation before this one had */
+    else if (began &&
+             !control_variates_open(&member->control, &member->start, federation, control_path(member), diagnostics))
+        return false;
     if (began && member_is_coded(member) &&
         !feedback_open(&member->feedback, federation, feedback_path(member), diagnostics))
         return false;
@@ -171,6 +182,7 @@ void member_free(Member *member)
     explicit_bzero(&member->noise_seed, sizeof member->noise_seed);
     arena_free(&member->tied.arena);
     feedback_free(&member->feedback);
+    control_variates_free(&member->control);
     free(member->early);
     global_model_free(&member->start);
     federation_free(&member->federation);
@@ -284,9 +296,14 @@ static bool take_values(Member *member, FragmentRange part, int64_t *round, Diag
     return is_early || fetch(member, part, values, round, diagnostics);
 }
 
-static bool begin_feedback(Member *member, Diagnostics *diagnostics)
+/* What updates leave at a site begins with the model that it has taken. */
+static bool begin_remainders(Member *member, Diagnostics *diagnostics)
 {
     const char *path = feedback_path(member);
+    if (member->start.control)
+        return control_variates_begin(&member->control, &member->start, &member->federation, control_path(member),
+                                      diagnostics);
+    if (!member_is_coded(member)) return true;
     feedback_free(&member->feedback);
     return feedback_begin(&member->start, path, diagnostics) &&
            feedback_open(&member->feedback, &member->federation, path, diagnostics);
@@ -308,6 +325,7 @@ static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnost
 static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     GlobalModel *start = &member->start;
+    FragmentRange whole = {0, global_model_taken(start)};
     int64_t round = member->current;
     member_say(member,
                "the coordinator has gone back to the model after round %" PRId64
@@ -318,11 +336,11 @@ static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
     member->end_round = -1;
     unlink(member_end_path(member));
     unlink(arena_format(&member->arena, "%s/last-step", member->options->checkpoint));
-    if (!fetch(member, (FragmentRange){0, start->elements}, start->values, &round, diagnostics)) return false;
+    if (!fetch(member, whole, start->values, &round, diagnostics)) return false;
     start->round = round;
     start->branch = member->branch;
     start->step = step;
-    return (!member_is_coded(member) || begin_feedback(member, diagnostics)) &&
+    return begin_remainders(member, diagnostics) &&
            site_checkpoint_restart(member->options->checkpoint, step, start, &member->tied, diagnostics) &&
            global_model_write(start, member->start_path, diagnostics);
 }
@@ -335,14 +353,15 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     GlobalModel *start = &member->start;
     int64_t round = member->current;
     FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
+    FragmentRange whole = {0, global_model_taken(start)};
     if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics);
-    if (step < 0 || round != start->round + 1) part = (FragmentRange){0, start->elements};
+    if (step < 0 || round != start->round + 1) part = whole;
     bool has_it = round == start->round && member->branch == start->branch;
     if (!has_it && !take_values(member, part, &round, diagnostics)) return false;
     if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics); /* meanwhile */
-    if (round > member->current && part.end - part.first < start->elements) { /* the fragment of one round, of two */
+    if (round > member->current && part.end - part.first < whole.end) { /* the fragment of one round, of two */
         member->current = round;
-        part = (FragmentRange){0, start->elements};
+        part = whole;
         if (!fetch(member, part, start->values, &round, diagnostics)) return false;
     }
     bool is_late = member_has_end(member) && step > member->end_step && round == start->round + 1;
@@ -352,10 +371,11 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     if (is_late)
         return take_late(member, step, part, diagnostics) && global_model_write(start, member->start_path, diagnostics);
     if (step < 0) /* first, because the model shows that checkpoints are this federation's */
-        return (!member_is_coded(member) || begin_feedback(member, diagnostics)) &&
-               global_model_write(start, member->start_path, diagnostics) &&
+        return begin_remainders(member, diagnostics) && global_model_write(start, member->start_path, diagnostics) &&
                site_checkpoint_begin(options->checkpoint, &member->federation, start, &member->tied, first,
                                      diagnostics);
+    if (start->control && !control_variates_follow(&member->control, start, &member->federation, diagnostics))
+        return false;
     return site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics) &&
            global_model_write(start, member->start_path, diagnostics);
 }
@@ -456,7 +476,7 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
         if (ok && (code != EXIT_OK || *member->ended)) return code;
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
-    ok = ok && (!member_is_coded(member) || member_keep_feedback(member, end, diagnostics));
+    ok = ok && member_keep_update(member, end, diagnostics);
     ok = ok && (!trains || learn_round(member, false, diagnostics)); /* rounds go on without slow sites */
     ok = ok && take_model(member, *step, (CheckpointManifest){0}, diagnostics);
     return ok ? EXIT_OK : *member->ended ? 128 + *member->ended : diagnostics->exit_code;

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "federation/connect/site_link.h"
+#include "federation/member/control_variates.h"
 #include "federation/member/feedback.h"
 #include "federation/member/own_evaluation.h"
 #include "federation/member/protection.h"
@@ -38,11 +39,12 @@ typedef struct Member {
     SiteLink link;
     GlobalModel start; /* of the round; start.step: the site's step then */
     TiedNames tied;
-    Feedback feedback;    /* where updates are coded */
-    NoiseSeed noise_seed; /* where they are private */
-    const char *key_path; /* of the site's secret key */
-    int64_t withheld;     /* the amendment for which consent is lacking, as was said; -1: none */
-    Buffer spoilt;        /* why an amendment cannot be taken, as text */
+    Feedback feedback;       /* where updates are coded */
+    ControlVariates control; /* where the federation has them */
+    NoiseSeed noise_seed;    /* where they are private */
+    const char *key_path;    /* of the site's secret key */
+    int64_t withheld;        /* the amendment for which consent is lacking, as was said; -1: none */
+    Buffer spoilt;           /* why an amendment cannot be taken, as text */
     const char *start_path, *log_path;
     int64_t current, branch;     /* the coordinator's round and branch, as it last said */
     int64_t rounds;              /* and after how many rounds the federation ends */
@@ -104,9 +106,9 @@ const char *member_first_path(Member *member);
 /* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported),
  * or ended. */
 bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics);
-/* Where this site's update was in the sum, what the codec left out of it is what is left out now. Written before the
- * checkpoint is, from which it could be made again. */
-bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics);
+/* Where this site's update was in the sum, what the codec left out of it is what is left out now, and the site's
+ * control variates have changed. Written before the checkpoint is, from which it could be made again. */
+bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics);
 /* Whether the model of the round is as good for this site's own rows as it should be; says it if it is not. Keeps it in
  * good.safetensors. False: it is not, or an error was reported. */
 bool member_judge_model(Member *member, Diagnostics *diagnostics);

@@ -38,15 +38,21 @@ static bool read_end(Member *member, int64_t step, float *values, Diagnostics *d
     return ok;
 }
 
-/* Start minus end of the round's fragment, at its place in `values`, clipped and coded if the federation does that.
- * Depends only on the checkpoint. */
+/* Start minus end of the round's fragment, at its place in `values`, clipped and coded if the federation does that;
+ * then the change of control variates. Depends only on the checkpoint. */
 static bool make_update(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
     const GlobalModel *start = &member->start;
     FragmentRange part = part_of(member);
     if (!read_end(member, step, values, diagnostics)) return false;
-    for (size_t i = part.first; i < part.end; i++) values[i] = start->values[i] - values[i];
+    for (size_t i = part.first; i < part.end && i < start->elements; i++) values[i] = start->values[i] - values[i];
+    if (start->control) {
+        CheckpointManifest manifest;
+        if (!checkpoint_read_manifest(&manifest, member->options->checkpoint, step, diagnostics)) return false;
+        free(manifest.files);
+        control_variates_change(values, start, manifest.rates);
+    }
     if (member_is_coded(member))
         return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
                not_finite(start->round, diagnostics);
@@ -171,7 +177,7 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     Meeting meeting = {0};
     double since = monotonic_seconds();
-    float *values = memory_allocate(member->start.elements * sizeof *values);
+    float *values = memory_allocate(global_model_taken(&member->start) * sizeof *values);
     int64_t round = member->start.round;
     bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
     bool in = meeting.counted > round;
@@ -183,15 +189,15 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
     return ok;
 }
 
-bool member_keep_feedback(Member *member, int64_t step, Diagnostics *diagnostics)
+bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics)
 {
-    Feedback *feedback = &member->feedback;
     int64_t next = member->start.round + 1;
-    bool ok = true;
-    if (member->counted == next && feedback->left.round != next) {
-        float *values = memory_allocate(member->start.elements * sizeof *values);
+    bool ok = true, controlled = member->start.control && member->control.own.round != next;
+    if (member->counted == next && (controlled || (member_is_coded(member) && member->feedback.left.round != next))) {
+        float *values = memory_allocate(global_model_taken(&member->start) * sizeof *values);
         ok = make_update(member, step, values, diagnostics) &&
-             feedback_keep(feedback, part_of(member), next, diagnostics);
+             (controlled ? control_variates_keep(&member->control, values, &member->federation, next, diagnostics)
+                         : feedback_keep(&member->feedback, part_of(member), next, diagnostics));
         free(values);
     }
     return ok;

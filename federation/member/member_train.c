@@ -14,7 +14,7 @@
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 20 };
+enum { FURTHER_ARGUMENTS = 22 };
 
 /* As `--name VALUE` or `--name=VALUE`. */
 static bool is_passed(const MemberOptions *options, const char *name)
@@ -51,6 +51,12 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
     if (member->federation.proximal > 0) {
         arguments[count++] = "--proximal";
         arguments[count++] = arena_format(arena, "%.17g", member->federation.proximal);
+    }
+    if (member->start.control) {
+        arguments[count++] = "--control";
+        arguments[count++] = arena_string(arena, member->control.path);
+    }
+    if (member->federation.proximal > 0 || member->start.control) {
         arguments[count++] = "--proximal-start";
         arguments[count++] = arena_string(arena, member->start_path);
     }

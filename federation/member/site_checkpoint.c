@@ -212,6 +212,7 @@ static bool replace(const char *directory, int64_t step, const GlobalModel *mode
         former[f] = file_path(&checkpoint, checkpoint.manifest.files[f].name);
         ok = rewrite_file(&checkpoint, f, model, part, restarts, tied, diagnostics);
     }
+    checkpoint.manifest.rates = 0; /* the next round's steps follow */
     ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
     for (int f = 0; f < count && ok; f++)
         if (strcmp(former[f], file_path(&checkpoint, checkpoint.manifest.files[f].name)) != 0) unlink(former[f]);

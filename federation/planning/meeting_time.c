@@ -18,7 +18,7 @@ const MeetingCosts meeting_costs_default = {.start_s = 1,
 
 static double fragment_values(const MeetingRules *rules)
 {
-    return ceil((double)rules->elements / (double)rules->fragments);
+    return ceil((double)rules->elements / (double)rules->fragments) * (rules->met ? rules->met : 1);
 }
 
 /* As 32-bit words, the form in which they are added up. */

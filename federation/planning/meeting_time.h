@@ -47,6 +47,7 @@ typedef struct MeetingRules {
     int64_t elements;       /* trained */
     int64_t states;         /* values that the inner optimiser keeps for each */
     int64_t fragments;      /* of which one meets in a round */
+    int met;                /* values that meet for each element: 2 with control variates; 0 is 1 */
     int64_t overlap;        /* steps that are made while a round is met; MEETING_OVERLAP_ALL; 0 */
     double coordinator_Bps; /* what it gets through in each direction; 0: as much as comes */
     MeetingCosts costs;

@@ -87,6 +87,7 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
         buffer_print(&text, " \"microbatch\": {\"rows\": %lld, \"length\": %lld},\n",
                      (long long)manifest->microbatch.rows, (long long)manifest->microbatch.length);
     buffer_print(&text, " \"schedule_steps\": %lld,\n", (long long)manifest->schedule_steps);
+    if (manifest->rates > 0) buffer_print(&text, " \"rates\": %.17g,\n", manifest->rates);
     print_best(&text, &manifest->best);
     if (manifest->evaluation_due) buffer_print(&text, " \"evaluation_due\": true,\n");
     buffer_print(&text, " \"files\": [");
@@ -183,6 +184,16 @@ static bool read_microbatch(JsonReader reader, const json_t *root, CheckpointMic
            input_error(reader.diagnostics, reader.file, NULL, "its \"microbatch\" is none");
 }
 
+/* Absent where nobody needs it. */
+static bool read_rates(JsonReader reader, const json_t *root, double *rates)
+{
+    *rates = 0;
+    if (!json_object_get(root, "rates")) return true;
+    return json_get_number(reader, root, "", "rates", rates) &&
+           ((*rates > 0 && *rates < 1e30) ||
+            input_error(reader.diagnostics, reader.file, NULL, "its \"rates\" are no sum of learning rates"));
+}
+
 static bool read_members(JsonReader reader, const json_t *root, int64_t step, CheckpointManifest *manifest)
 {
     const char *format, *optimizer, *model, *plan, *seed;
@@ -221,7 +232,7 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan)) {
         manifest->evaluation_due = json_is_true(json_object_get(root, "evaluation_due"));
         return read_best(reader, root, &manifest->best) && read_microbatch(reader, root, &manifest->microbatch) &&
-               read_files(reader, root, manifest);
+               read_rates(reader, root, &manifest->rates) && read_files(reader, root, manifest);
     }
     return input_error(reader.diagnostics, reader.file, NULL,
                        "is no manifest of a checkpoint that this program can read");

@@ -42,6 +42,8 @@ typedef struct CheckpointManifest {
     uint32_t optimizer; /* SkyOptimizerKind */
     CheckpointMicrobatch microbatch;
     int64_t schedule_steps; /* of the learning rate; 0: without end */
+    double rates; /* the sum of the learning rates of the steps since a federation's round began, where it has control
+                     variates; 0 else */
     CheckpointBest best;
     bool evaluation_due; /* a signal ended the run before it evaluated this step: whoever goes on begins with that */
     int file_count;

@@ -1,6 +1,6 @@
 #include "runtime/train/proximal.h"
 
-#include <string.h>
+#include <stdio.h>
 
 #include "base/input_files.h"
 #include "base/safetensors.h"
@@ -17,41 +17,60 @@ static const SkyParameter *next_trained(const Execution *execution, uint32_t *st
     return NULL;
 }
 
-static bool read_start(Proximal *proximal, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
-{
-    unsigned char *to = proximal->start.bytes;
-    uint32_t stage = 0, next = 0;
-    for (const SkyParameter *p; (p = next_trained(proximal->execution, &stage, &next)); to += p->value.bytes) {
-        const SafeTensor *found = safetensors_find(file, p->value.name);
-        if (!found || found->dtype != DTYPE_F32 || found->bytes != p->value.bytes)
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = p->value.name}, NULL,
-                                     "the tensor is missing, or has another size than the parameter");
-        memcpy(to, found->data, found->bytes);
-    }
-    return true;
-}
-
-bool proximal_open(Proximal *proximal, const Execution *execution, double strength, const char *path,
-                   Diagnostics *diagnostics)
+/* Adds `factor` times the tensors called `prefix` and a parameter's name to the region, which begins as zeros. */
+static bool add_file(const Execution *execution, MemoryRegion *region, const char *path, const char *prefix,
+                     float factor, Diagnostics *diagnostics)
 {
     SafeTensors file;
-    size_t bytes = 0;
+    float *to = (float *)region->bytes;
     uint32_t stage = 0, next = 0;
-    *proximal = (Proximal){.execution = execution, .strength = strength};
-    if (!(strength > 0)) return true;
-    if (!safetensors_open(&file, path, diagnostics)) return false;
+    bool ok = safetensors_open(&file, path, diagnostics);
+    if (!ok) return false;
     input_files_release_path(path);
-    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next));) bytes += p->value.bytes;
-    bool ok = memory_map(&proximal->start, bytes, execution->threads, "the start of the round", diagnostics) &&
-              read_start(proximal, &file, path, diagnostics);
+    for (const SkyParameter *p; ok && (p = next_trained(execution, &stage, &next)); to += p->value.bytes / sizeof *to) {
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", prefix, p->value.name);
+        const SafeTensor *found = safetensors_find(&file, name);
+        ok = found && found->dtype == DTYPE_F32 && found->bytes == p->value.bytes;
+        if (!ok)
+            diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = name}, NULL,
+                              "the tensor is missing, or has another size than the parameter");
+        for (size_t i = 0; ok && i < p->value.bytes / sizeof *to; i++)
+            to[i] += factor * ((const float *)found->data)[i];
+    }
     safetensors_close(&file);
     return ok;
 }
 
-void proximal_close(Proximal *proximal) { memory_unmap(&proximal->start); }
+static bool map(const Execution *execution, MemoryRegion *region, const char *what, Diagnostics *diagnostics)
+{
+    size_t bytes = 0;
+    uint32_t stage = 0, next = 0;
+    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next));) bytes += p->value.bytes;
+    return memory_map(region, bytes, execution->threads, what, diagnostics);
+}
 
+bool proximal_open(Proximal *proximal, const Execution *execution, double strength, const ProximalFiles *files,
+                   Diagnostics *diagnostics)
+{
+    *proximal = (Proximal){.execution = execution, .strength = strength, .corrects = files->control};
+    if (strength > 0 && (!map(execution, &proximal->start, "the start of the round", diagnostics) ||
+                         !add_file(execution, &proximal->start, files->start, "", 1, diagnostics)))
+        return false;
+    return !files->control || (map(execution, &proximal->control, "the control variates", diagnostics) &&
+                               add_file(execution, &proximal->control, files->start, "control/", 1, diagnostics) &&
+                               add_file(execution, &proximal->control, files->control, "", -1, diagnostics));
+}
+
+void proximal_close(Proximal *proximal)
+{
+    memory_unmap(&proximal->start);
+    memory_unmap(&proximal->control);
+}
+
+/* to += strength * (value - start), or without a value: to -= strength * start. */
 typedef struct Part {
-    float *gradient;
+    float *to;
     const float *value, *start;
     int64_t count;
     float strength;
@@ -62,7 +81,7 @@ static void add(void *context, int thread, int threads)
     const Part *part = context;
     int64_t end = parallel_begin(part->count, thread + 1, threads);
     for (int64_t i = parallel_begin(part->count, thread, threads); i < end; i++)
-        part->gradient[i] += part->strength * (part->value[i] - part->start[i]);
+        part->to[i] += part->strength * ((part->value ? part->value[i] : 0) - part->start[i]);
 }
 
 void proximal_add(Proximal *proximal)
@@ -78,5 +97,20 @@ void proximal_add(Proximal *proximal)
                      (int64_t)(bytes / sizeof(float)), (float)proximal->strength};
         parallel_run(execution->threads, add, &part);
         execution_hand(execution, stage, 0, p->gradient, bytes);
+    }
+}
+
+void proximal_correct(Proximal *proximal, double learning_rate)
+{
+    const Execution *execution = proximal->execution;
+    const unsigned char *control = proximal->control.bytes;
+    uint32_t stage = 0, next = 0;
+    if (!proximal->corrects) return;
+    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next)); control += p->value.bytes) {
+        size_t bytes = p->value.bytes;
+        Part part = {execution_fetch(execution, stage, 0, p->value.location, bytes), NULL, (const float *)control,
+                     (int64_t)(bytes / sizeof(float)), (float)learning_rate};
+        parallel_run(execution->threads, add, &part);
+        execution_hand(execution, stage, 0, p->value.location, bytes);
     }
 }

@@ -36,6 +36,8 @@ static bool finish_step(void *context, Diagnostics *diagnostics)
     proximal_add(&t->proximal);
     if (!gradients_clip(&t->gradients)) return true;
     step_clock_enter(&t->world->clock, PART_UPDATE);
+    proximal_correct(&t->proximal, t->rate);
+    if (t->proximal.corrects) t->rates += t->rate;
     for (uint32_t s = 0; s < t->program->stage_count; s++)
         if (!pipeline_update(&t->pipeline, s, *t->world->step, diagnostics)) return false;
     return true;
@@ -67,6 +69,7 @@ static double run_step(Training *t, double learning_rate)
 {
     Diagnostics diagnostics = {0};
     StepClock *clock = &t->world->clock;
+    t->rate = learning_rate;
     step_clock_enter(clock, PART_DATA);
     bool begins_epoch = data_order_at_epoch_end(&t->order, &t->cursor);
     t->row_count = data_order_next(&t->order, &t->cursor, t->batch_rows);
@@ -79,15 +82,15 @@ static double run_step(Training *t, double learning_rate)
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step - skipped_steps(t));
     step_scalars_losses(t->execution.step, t->program, labels, t->row_count);
     step_scalars_drop(t->execution.step, t->seed, t->step);
-    PipelineBatch batch = {.dataset = &t->data,
-                           .rows = t->batch_rows,
-                           .row_count = t->row_count,
-                           .packed = t->packed.lengths ? &t->packed : NULL,
-                           .step = t->step + 1,
-                           .finish =
-                               gradients_need_work(&t->gradients) || t->proximal.strength > 0 ? finish_step : NULL,
-                           .gradients_grow = t->gradients.sums.piece_count ? grow : NULL,
-                           .context = t};
+    PipelineBatch batch = {
+        .dataset = &t->data,
+        .rows = t->batch_rows,
+        .row_count = t->row_count,
+        .packed = t->packed.lengths ? &t->packed : NULL,
+        .step = t->step + 1,
+        .finish = gradients_need_work(&t->gradients) || proximal_needs_work(&t->proximal) ? finish_step : NULL,
+        .gradients_grow = t->gradients.sums.piece_count ? grow : NULL,
+        .context = t};
     if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
     step_clock_enter(clock, PART_DATA);
     check_unchanged(t, &t->data, begins_epoch);
@@ -111,6 +114,7 @@ static CheckpointManifest describe(const Training *t)
                                    .seed = t->seed,
                                    .shuffled = t->shuffled,
                                    .schedule_steps = t->schedule.total,
+                                   .rates = t->rates,
                                    .optimizer = t->program->optimizer.kind};
     manifest.low_rank = checkpoint_low_rank(t->program);
     manifest.microbatch = checkpoint_microbatch(t->program);

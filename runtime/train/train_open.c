@@ -95,7 +95,8 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
     checkpoint_writer_open(&t->writer, t->world, &t->execution, t->options->checkpoint_every, diagnostics);
     gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
-    proximal_open(&t->proximal, &t->execution, t->options->proximal, t->options->proximal_start, diagnostics);
+    const ProximalFiles files = {t->options->proximal_start, t->options->control};
+    proximal_open(&t->proximal, &t->execution, t->options->proximal, &files, diagnostics);
     execution_exempt_from_decay(&t->execution, t->options->no_decay);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     rates_set(t->world, &t->execution, t->options, base_rate(t), diagnostics);
@@ -162,6 +163,7 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     Place place = PLACE_FILE(t->options->checkpoint);
     t->step = t->saved_step = manifest->step;
     t->skipped_before = manifest->skipped;
+    t->rates = t->options->control ? manifest->rates : 0;
     t->cursor = manifest->cursor;
     t->evaluation_due = manifest->evaluation_due;
     if ((t->options->seed_given && t->options->seed != manifest->seed) || t->shuffled != manifest->shuffled)

@@ -42,6 +42,8 @@ typedef struct Training {
     uint32_t *batch_rows;
     int64_t batch, row_count; /* rows of a whole batch; of this one */
     LearningRateSchedule schedule;
+    double rate;  /* of the step under way */
+    double rates; /* with control variates: the sum over the round's steps, of a checkpoint that is resumed too */
     double weight_decay;
     int64_t step, last_step;   /* steps that were made; are to be made, INT64_MAX: no limit */
     int64_t skipped_before;    /* of those before this run, that updated nothing */

@@ -127,6 +127,8 @@ static const Option rows[] = {
      .help = "add X times the way from --proximal-start to gradients (FedProx; a federation says it to its sites)"},
     {"proximal-start", 0, "FILE", TRAIN, OPTION_FILE, FIELD(proximal_start), .agreed = true,
      .help = "the parameters near which --proximal keeps the steps (safetensors)"},
+    {"control", 0, "FILE", TRAIN, OPTION_FILE, FIELD(control), .agreed = true,
+     .help = "correct steps by this control variate and that of --proximal-start (a federation says it to its sites)"},
     {"eval-first", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_first), .agreed = true,
      .help = "evaluate before the first step too, and write to FILE what was measured",
      .detail =
@@ -328,8 +330,8 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "give --steps or --epochs, not both";
     else if (!options->checkpoint && (options->checkpoint_every || options->keep || options->resume))
         problem = "--checkpoint-every, --keep and --resume need --checkpoint DIR";
-    else if ((options->proximal > 0) != (options->proximal_start != NULL))
-        problem = "--proximal X and --proximal-start FILE go together";
+    else if ((options->proximal > 0 || options->control) != (options->proximal_start != NULL))
+        problem = "--proximal X or --control FILE go with --proximal-start FILE";
     else if (!options->eval_data &&
              (options->eval_every || options->eval_first || options->metrics.metrics || watches || options->patience))
         problem = "--eval-every, --eval-first, --metric, --keep-best and --patience need --eval-data FILE";

@@ -17,7 +17,7 @@ typedef struct TrainingOptions {
     int64_t steps, epochs;                                                              /* 0: not given */
     double until_loss;                                                                  /* NAN: not given */
     double proximal;                                                                    /* 0: none */
-    const char *proximal_start;                                                         /* NULL: not given */
+    const char *proximal_start, *control;                                               /* NULL: not given */
     double weight_decay;                                                                /* NAN: as compiled */
     struct {
         double base;    /* NAN: as compiled */

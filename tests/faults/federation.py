@@ -42,12 +42,14 @@ WAITING = [
     Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss"),
     Form("sampled", 6, FOUR, "sample: 3"),
     Form("amended", 6, FOUR, "sample: 3", amended=3),
+    Form("controlled", 6, FOUR, "sample: 3", "control_variates: true", amended=3),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
     Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
     Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")
 ]
-BACK = Form("gone back", 8, FOUR, "keep: 3", "evaluate: {data: paris.safetensors, every: 2}", amended=3)
+BACK = Form("gone back", 8, FOUR, "keep: 3", "control_variates: true",
+            "evaluate: {data: paris.safetensors, every: 2}", amended=3)
 LEAVING = [Form("secure, not waiting", 8, FOUR, "round_timeout: 3s"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
@@ -66,10 +68,10 @@ def newest_checkpoint(folder):
     return found
 
 
-def feedback(folder):
-    """What codecs left out of a site's updates; {} without codecs."""
-    path = f"{folder}/feedback.safetensors"
-    return tensors(path) if os.path.exists(path) else {}
+def remainders(folder):
+    """What a site keeps of its updates: what codecs left out, and control variates."""
+    paths = [f"{folder}/{name}.safetensors" for name in ["feedback", "control"]]
+    return [tensors(path) for path in paths if os.path.exists(path)]
 
 
 class Party(Processes):
@@ -263,6 +265,8 @@ class FederationTrial:
     def start_twice(self, name):
         """The same site in a second place, which is turned away, whether the first was there long or has just come."""
         first = self.sites[name]
+        if name not in self.form.lasting:  # it may be told meanwhile that it was removed
+            return False
         self.wait_until(lambda: self.is_heard(name))
         if not first.goes_on():
             return False
@@ -307,7 +311,7 @@ class FederationTrial:
         for place in ["coordinator", *(f"at-{name}" for name in self.form.lasting)]:
             left = [
                 name for name in os.listdir(f"{self.folder}/{place}")
-                if re.match(r"(model|global|feedback)\.safetensors.+", name)
+                if re.match(r"(model|global|feedback|control)\.safetensors.+", name)
             ]
             if left:
                 raise Wrong(f"{place} has {left} of a process that was killed")
@@ -323,8 +327,8 @@ class FederationTrial:
                 f"{calm.folder}/coordinator/model.safetensors"):
             raise Wrong("another model than the undisturbed federation's")
         for name in self.form.lasting:
-            if feedback(f"{self.folder}/at-{name}") != feedback(f"{calm.folder}/at-{name}"):
-                raise Wrong(f"another feedback at {name} than the undisturbed one")
+            if remainders(f"{self.folder}/at-{name}") != remainders(f"{calm.folder}/at-{name}"):
+                raise Wrong(f"another feedback or control variate at {name} than the undisturbed one")
             if newest_checkpoint(f"{self.folder}/at-{name}") != newest_checkpoint(f"{calm.folder}/at-{name}"):
                 raise Wrong(f"another checkpoint at {name} than the undisturbed one")
 

@@ -125,6 +125,40 @@ static void what_is_written_is_read_and_goes_on_bit_for_bit(void **state)
     global_model_free(&again);
 }
 
+static void control_variates_are_written_and_take_their_share(void **state)
+{
+    (void)state;
+    GlobalModel model, again;
+    Diagnostics diagnostics = {0};
+    OuterRule rule = outer_rule_default(OUTER_AVERAGE);
+    global_model_open(&model, identity, names, shapes, 3, false);
+    fill(&model, 5);
+    float before[11], mean[22];
+    memcpy(before, model.values, sizeof before);
+    random_fill_normal(random_stream(6, "mean"), 0, 1, mean, 22);
+    global_model_keep_control(&model, true);
+    assert_memory_equal(model.values, before, sizeof before);
+    assert_int_equal(global_model_part(&model, 0, 1).end, 22);
+    assert_true(global_model_move(&model, &rule, 0, mean, 5, 0.25)); /* pieces of any size */
+    assert_true(global_model_move(&model, &rule, 5, mean + 5, 10, 0.25));
+    assert_true(global_model_move(&model, &rule, 15, mean + 15, 7, 0.25));
+    for (int i = 0; i < 11; i++) {
+        assert_true(model.values[i] == (float)((double)before[i] - (double)mean[i]));
+        assert_true(model.control[i] == (float)(0.25 * (double)mean[11 + i]));
+    }
+    assert_true(global_model_write(&model, "model.safetensors", &diagnostics));
+    assert_true(global_model_open_file(&again, identity, "model.safetensors", 0, &diagnostics));
+    assert_memory_equal(again.values, model.values, sizeof mean);
+    assert_int_equal(again.tensor_count, 3);
+    mean[12] = INFINITY;
+    assert_false(global_model_move(&model, &rule, 10, mean + 10, 4, 1));
+    global_model_keep_control(&again, false);
+    assert_null(again.control);
+    assert_memory_equal(again.values, model.values, 10 * sizeof(float));
+    global_model_free(&model);
+    global_model_free(&again);
+}
+
 static void a_disk_that_is_full_leaves_the_model_before(void **state)
 {
     (void)state;
@@ -189,6 +223,8 @@ int main(void)
         cmocka_unit_test(nesterov_is_that_of_diloco),
         cmocka_unit_test(every_tensor_is_in_one_fragment_and_none_is_empty),
         cmocka_unit_test_setup_teardown(what_is_written_is_read_and_goes_on_bit_for_bit, scratch_folder_enter,
+                                        scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(control_variates_are_written_and_take_their_share, scratch_folder_enter,
                                         scratch_folder_leave),
         cmocka_unit_test_setup_teardown(a_disk_that_is_full_leaves_the_model_before, scratch_folder_enter,
                                         scratch_folder_leave),

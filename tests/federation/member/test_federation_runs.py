@@ -387,6 +387,70 @@ def check_proximal():
     require(moved > 1e-4 and worst < moved / 1000, f"the model is {worst} off, and a step moves by {moved}")
 
 
+def check_control():
+    """SCAFFOLD against NumPy: from where each site's steps ended, what the sum makes of models and control variates."""
+    rate, rows = 1e-2, {name: site[1] for name, site in SITES.items()}
+    constant = ["--schedule-lr", "constant", "--warmup", "0", "--clip", "0"]
+    text = scene.federate("refused", "rounds: 1", "control_variates: true", "fragments: 2").stdout
+    require("control_variates does not go with fragments" in text and not os.path.exists("refused"), text)
+    made = scene.federate("drift", "rounds: 2", "outer: {optimizer: average}", "control_variates: true",
+                          options=["--optimizer", "sgd"])
+    require(made.returncode == 0, made.stdout)
+    finish([coordinator("drift"), *(site("drift", name, *constant) for name in SITES)])
+    start = safetensors_files.read("drift/paris/start.safetensors")
+    rounds = [safetensors_files.read(f"drift/coordinator/rounds/round-00000{number}.safetensors") for number in (1, 2)]
+
+    def mean(values):
+        return {key: sum(rows[name] * values[name][key] for name in SITES) / sum(rows.values()) for key in start}
+
+    def ends(folder, *more):
+        for name in SITES:
+            call(f"drift/{name}/train", "--data", f"{name}.safetensors", "--checkpoint", f"{folder}-{name}", *constant,
+                 *TRAINING, *[option.replace("SITE", name) for option in more])
+        return {name: parameters(f"{folder}-{name}") for name in SITES}
+
+    def close(what, there, here, scale):
+        worst = max(np.max(np.abs(there[key] - here[key])) for key in start)
+        require(worst < scale / 1000, f"{what}: {worst} off, of {scale}")
+
+    before, general = start, {key: np.zeros_like(value) for key, value in start.items()}
+    own = {name: general for name in SITES}
+    for number, model in enumerate(rounds):
+        if number:
+            safetensors_files.write("first.safetensors",
+                                    {**before, **{f"control/{key}": value for key, value in general.items()}})
+            for name in SITES:
+                safetensors_files.write(f"first-{name}.safetensors", own[name])
+                shutil.copytree(f"drift-{name}", f"hand-{name}")
+                shutil.rmtree(f"hand-{name}/step-0000000{2 * STEPS}")
+            steps = ends("hand", "--resume", "--steps", str(2 * STEPS), "--control", "first-SITE.safetensors",
+                         "--proximal-start", "first.safetensors")
+        else:
+            steps = ends("without", "--steps", str(STEPS))
+        after = {name: {key: own[name][key] - general[key] + (before[key] - steps[name][key]) / (STEPS * rate)
+                        for key in start} for name in SITES}
+        moved = max(np.max(np.abs(steps["lima"][key] - before[key])) for key in start)
+        require(moved > 1e-4, f"a site moves by {moved}")
+        close(f"the model of round {number + 1}", model, mean(steps), moved)
+        own, general, before = after, mean(after), {key: model[key] for key in start}
+        close(f"the federation's variate of round {number + 1}",
+              {key: model[f"control/{key}"] for key in start}, general, moved / rate)
+    for name in SITES:
+        close(f"the variate of {name}", safetensors_files.read(f"drift-{name}/control.safetensors"), own[name],
+              moved / rate)
+    # A step by hand: it goes back by the rate times (the federation's - the site's).
+    first = safetensors_files.read("first-lima.safetensors")
+    general = safetensors_files.read("first.safetensors")
+    call("drift/lima/train", "--data", "lima.safetensors", "--checkpoint", "one-lima", "--steps", "1", *constant,
+         *TRAINING)
+    call("drift/lima/train", "--data", "lima.safetensors", "--checkpoint", "corrected-lima", "--steps", "1",
+         "--control", "first-lima.safetensors", "--proximal-start", "first.safetensors", *constant, *TRAINING)
+    plain, corrected = parameters("one-lima"), parameters("corrected-lima")
+    close("a corrected step", corrected,
+          {key: plain[key] - rate * (general[f"control/{key}"] - first[key]) for key in start}, moved)
+    require(any((plain[key] != corrected[key]).any() for key in start), "the step is not corrected")
+
+
 def amend(folder, change, model=(), code=0):
     """Signs a change to the federation."""
     with open("change.yaml", "w", encoding="utf-8") as file:
@@ -543,6 +607,7 @@ def main():
     check_overlap()
     check_evaluation()
     check_proximal()
+    check_control()
     check_amendments()
     check_two_places()
     check_stale_programs()
