@@ -31,6 +31,7 @@ known=$({
     for command in $commands; do "$skycc" "$command" --help-all; done
     "$program" --help
     "$skycc" --help
+    sed -n 's/^# *[.]\/demo/  /p' "$source/demo"
 } | options)
 for document in "$source"/README.md "$source"/docs/*.md "$page"; do
     while read -r option; do

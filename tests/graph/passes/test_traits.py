@@ -9,8 +9,8 @@ import os
 import re
 import sys
 
-PATTERNS = {"fusion.c", "insert_dropout.c", "gradient_rows.c", "loss.c", "pack_nodes.c", "pack_values.c",
-            "slice_loss.c", "store_frozen.c"}
+PATTERNS = {"fold.c", "fusion.c", "insert_dropout.c", "gradient_rows.c", "loss.c", "pack_nodes.c", "pack_values.c",
+            "recompute.c", "skip_masked.c", "slice_loss.c", "store_frozen.c"}
 NAMED = re.compile(r"(?:[=!]= *|case +)(OP_(?!NONE)\w+)")
 
 files = [path for folder in ("passes", "analysis") for path in glob.glob(f"{sys.argv[1]}/graph/{folder}/*.c")]
