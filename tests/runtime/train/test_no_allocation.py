@@ -34,8 +34,9 @@ def write_data(path):
 def count(folder, steps, library, options):
     """Allocations by the base name of who asked, and the most memory of each stage program."""
     counts = f"{folder}/counts"
-    if os.path.exists(counts):
-        os.remove(counts)
+    for left in (counts, f"{folder}/log"):  # a log that is there is looked at before it is replaced
+        if os.path.exists(left):
+            os.remove(left)
     # No cache: the first start would keep the data's hashes, and later ones find them.
     environment = {**os.environ, "LD_PRELOAD": library, "COUNT_ALLOCATIONS": counts, "SKYCC_CACHE": ""}
     command = ["mpiexec.mpich", "-configfile", f"{folder}/out/run.mpi"]
