@@ -19,7 +19,7 @@ const char *opencl_register_type(DType type);
 const char *opencl_memory_type(DType dtype);
 
 /* An element of the operand in its register type; `elements` is an expression, counted from qK. */
-void opencl_print_element(const OpenClBody *source, int operand, const char *elements);
+void opencl_print_element(const OpenClBody *body, int operand, const char *elements);
 /* Declares all registers. */
 void opencl_print_registers(const OpenClBody *body);
 void opencl_print_phase(const OpenClBody *body, const KernelPhase *phase);
