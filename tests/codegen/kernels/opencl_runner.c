@@ -53,12 +53,13 @@ void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *d
     opencl_bind(&program, &arena);
     bool ok = execution_open(&execution, &program, 1, NULL, &said);
     for (size_t i = 0; i < count && ok; i++) {
+        if (!bytes[i]) continue;
         memcpy(execution_address(&execution, 0, 0, places[i]), data[i], bytes[i]);
         execution_hand(&execution, 0, 0, places[i], bytes[i]);
     }
     bool ran = ok && execution_run(&execution, 0, SKY_LIST_FORWARD, 0, &said);
     for (size_t i = 0; i < count && ok; i++)
-        memcpy(data[i], execution_fetch(&execution, 0, 0, places[i], bytes[i]), bytes[i]);
+        if (bytes[i]) memcpy(data[i], execution_fetch(&execution, 0, 0, places[i], bytes[i]), bytes[i]);
     if (ok) execution_close(&execution);
     if (!ran) diagnostics_print(&said, stderr);
     diagnostics_free(&said);
