@@ -142,7 +142,8 @@ static bool deal_again(const Plan *plan, int *microbatches)
         if (ends > plan->replicas[last].pipeline->simulated_step_ns) last = r;
     }
     const Plan *soon = plan->replicas[first].pipeline, *late = plan->replicas[last].pipeline;
-    int64_t moved = (late->simulated_step_ns - soon->simulated_step_ns) / larger(1, soon->period_ns + late->period_ns);
+    int64_t both = larger(1, soon->period_ns + late->period_ns);
+    int64_t moved = (late->simulated_step_ns - soon->simulated_step_ns + both / 2) / both; /* to nearest */
     if (moved >= microbatches[last]) moved = microbatches[last] - 1;
     microbatches[first] += (int)moved;
     microbatches[last] -= (int)moved;

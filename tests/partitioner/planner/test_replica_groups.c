@@ -229,6 +229,32 @@ static void sums_overlap_with_backwards(void **state)
     diagnostics_free(&diagnostics);
 }
 
+/* Two equal pipelines that were dealt 11 and 1 of 12 micro-batches get 6 each, unless a time limit is near. */
+static void pipelines_that_do_not_end_together_are_dealt_again(void **state)
+{
+    (void)state;
+    Costs costs;
+    Plan dealt[2];
+    int group_of[] = {0, 0, 1, 1}, microbatches[] = {11, 1};
+    ReplicaGroups groups = {.count = 2, .group_of = group_of, .microbatches = microbatches};
+    make_equal(&costs, 1);
+    for (int hurried = 0; hurried < 2; hurried++) {
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        Diagnostics diagnostics = {0};
+        if (hurried) request.time_limit_s = 1000;
+        assert_true(plan_make_grouped(&dealt[hurried], &costs, &request, &groups, &diagnostics));
+        diagnostics_free(&diagnostics);
+    }
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(dealt[0].replicas[r].pipeline->microbatches, 6);
+        assert_int_equal(dealt[1].replicas[r].pipeline->microbatches, microbatches[r]);
+    }
+    assert_true(dealt[0].simulated_step_ns < dealt[1].simulated_step_ns);
+    plan_free(&dealt[0]);
+    plan_free(&dealt[1]);
+    costs_free(&costs);
+}
+
 static bool is_accepted(const Plan *plan, const Costs *costs)
 {
     Verified verified;
@@ -308,6 +334,7 @@ int main(void)
         cmocka_unit_test(groupings_match_brute_force),
         cmocka_unit_test(equal_devices_become_replicas),
         cmocka_unit_test(sums_overlap_with_backwards),
+        cmocka_unit_test(pipelines_that_do_not_end_together_are_dealt_again),
         cmocka_unit_test(some_questions_are_about_one_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
