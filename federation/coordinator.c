@@ -210,11 +210,11 @@ static void end_round(Coordinator *coordinator, double now)
     size_t count = sum->word_count - FIXED_POINT_TAIL_WORDS;
     int64_t weight = fixed_point_get_weight(sum->words + count);
     int sites = 0;
-    coordinator->evaluated = fixed_point_get_evaluation(sum->words + count + FIXED_POINT_WEIGHT_WORDS);
     if (weight < 0) {
         give_up_session(coordinator, "a site sent an invalid weight");
         return;
     }
+    coordinator->evaluated = fixed_point_get_evaluation(sum->words + count + FIXED_POINT_WEIGHT_WORDS);
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
     if (!step_model(coordinator, count, weight)) { /* the file keeps the last model */
         coordinator->diverged = true;

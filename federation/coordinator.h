@@ -38,6 +38,7 @@ typedef struct KnownSite {
     bool restarted;                           /* in this round, which began anew for it */
     double heard;                             /* when it last was, 0: not yet */
     JumpWatch losses, scales; /* of its rounds: losses, and the powers of two above its largest changes */
+    char warning[192];        /* of the last jump; "": there was none */
     bool has_final;           /* it has said that it has the model of the last round */
     SiteStarts starts;        /* who of those that came with its key is it */
     int64_t refused;          /* requests, in all */
@@ -128,7 +129,7 @@ void presence_note_round(Coordinator *coordinator, int number, bool counted);
 double coordinator_epsilon(const Coordinator *coordinator);
 /* A line on the console. */
 void coordinator_say(const Coordinator *coordinator, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Warns of a site whose loss or update is far from those of its last rounds. */
+/* Warns of a site whose loss or update is far from those of its last rounds, or, in its first, of the other sites. */
 void coordinator_report_jumps(Coordinator *coordinator);
 /* The line of a round that has ended, on console and log; and what crossed, by kind. */
 void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weight, double now);

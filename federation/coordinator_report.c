@@ -20,25 +20,41 @@ void coordinator_say(const Coordinator *coordinator, const char *format, ...)
     fflush(coordinator->console);
 }
 
+/* What is watched of a site's round; NAN: it has none. */
+static double watched(const Coordinator *coordinator, int s, bool loss)
+{
+    const SiteMetrics *metrics = &coordinator->sites[s].metrics;
+    const Federation *federation = coordinator->federation;
+    if (!coordinator->sum.members[s].counted || (loss && !metrics->has_loss)) return NAN;
+    if (loss) return metrics->loss;
+    double weight = federation->privacy.clip > 0 ? 1 : (double)federation->sites[s].rows_per_step;
+    return ldexp(1, coordinator->sum.members[s].exponent) / weight;
+}
+
+static void watch_site(Coordinator *coordinator, int s, bool is_loss)
+{
+    KnownSite *site = &coordinator->sites[s];
+    JumpWatch *watch = is_loss ? &site->losses : &site->scales;
+    double others[SUM_MOST_SITES], value = watched(coordinator, s, is_loss);
+    int count = 0;
+    for (int o = 0; o < coordinator->federation->site_count; o++)
+        if (o != s && !isnan(others[count] = watched(coordinator, o, is_loss))) count++;
+    double times = isnan(value) ? 0 : jump_watch(watch, others, count, value);
+    char said[32] = "about";
+    if (!(times > 0)) return;
+    if (is_loss) snprintf(said, sizeof said, "%.4g,", value);
+    snprintf(site->warning, sizeof site->warning,
+             "round %" PRId64 ": the %s of site '%.64s' is %s %.3g times the median of %s", coordinator->model.round,
+             is_loss ? "loss" : "largest change", coordinator->federation->sites[s].name, said, times,
+             watch->count < JUMP_LEAST ? "the other sites" : "its last rounds");
+    coordinator_say(coordinator, "warning: %s\n", site->warning);
+}
+
 void coordinator_report_jumps(Coordinator *coordinator)
 {
     for (int s = 0; s < coordinator->federation->site_count; s++) {
-        KnownSite *site = &coordinator->sites[s];
-        const SumMember *member = &coordinator->sum.members[s];
-        const char *name = coordinator->federation->sites[s].name;
-        if (!member->counted) continue;
-        double loss = site->metrics.has_loss ? jump_watch(&site->losses, site->metrics.loss) : 0;
-        double scale = jump_watch(&site->scales, ldexp(1, member->exponent));
-        if (loss > 0)
-            coordinator_say(coordinator,
-                            "warning: round %" PRId64 ": the loss of site '%s' is %.4g, %.3g times the median of its "
-                            "last rounds\n",
-                            coordinator->model.round, name, site->metrics.loss, loss);
-        if (scale > 0)
-            coordinator_say(coordinator,
-                            "warning: round %" PRId64 ": the largest change of site '%s' is about %.3g times the "
-                            "median of its last rounds\n",
-                            coordinator->model.round, name, scale);
+        watch_site(coordinator, s, true);
+        watch_site(coordinator, s, false);
     }
 }
 

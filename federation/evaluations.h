@@ -8,7 +8,7 @@
 #include "base/diagnostics.h"
 
 /* "loss", "accuracy", "f1", "matthews", "pearson", "spearman": the words of skycc evaluate, and the file's columns. */
-enum { EVALUATION_METRICS = 6, EVALUATION_LOSS = 0 };
+enum { EVALUATION_METRICS = 6, EVALUATION_LOSS = 0, EVALUATION_ACCURACY = 1 };
 extern const char *const evaluation_metrics[EVALUATION_METRICS];
 #define EVALUATION_METRIC_WORDS "loss, accuracy, f1, matthews, pearson or spearman"
 
@@ -27,6 +27,8 @@ typedef struct Evaluations {
 
 /* -1: there is none of that name. */
 int evaluation_metric(const char *name);
+/* Whether federations learn it from rows that sites hold out: the loss and the accuracy. */
+static inline bool evaluation_at_sites(int metric) { return metric >= 0 && metric <= EVALUATION_ACCURACY; }
 void evaluations_add(Evaluations *evaluations, const Evaluation *evaluation);
 /* Whether the last `patience` evaluations were no better than one before. */
 bool evaluations_are_over(const Evaluations *evaluations);

@@ -66,7 +66,7 @@ extern const char *const robust_names[ROBUST_RULE_COUNT];
 
 /* What the coordinator alone does with the models of rounds: no part of what all parties agree on. */
 typedef struct FederationSteering {
-    const char *data; /* of evaluations; NULL: none */
+    const char *data; /* of evaluations; NULL: what sites measure on rows of theirs takes their place */
     int64_t every;    /* rounds */
     const char *best; /* the metric of keep_best; NULL: none is kept */
     int64_t patience; /* evaluations; 0: without end */

@@ -341,14 +341,27 @@ static bool read_steering(Reader *reader, const YamlMember *members)
     ok &= read_text(reader, members[KEEP_BEST].value, NULL, "keep_best", &steering->best);
     ok &= read_integer(reader, members[PATIENCE].value, NULL, "patience", MOST_COUNT, &steering->patience);
     ok &= read_integer(reader, members[KEEP].value, NULL, "keep", MOST_COUNT, &steering->keep);
-    YamlNode *alone = members[KEEP_BEST].value ? members[KEEP_BEST].value : members[PATIENCE].value;
-    if (ok && alone && !node && !reader->compiled)
-        ok = yaml_error(&reader->yaml, alone, NULL, "add evaluate: {data: FILE}",
-                        "keep_best and patience go by the coordinator's evaluations, and there are none");
     if (ok && steering->best && evaluation_metric(steering->best) < 0)
         ok = yaml_error(&reader->yaml, members[KEEP_BEST].value, NULL, EVALUATION_METRIC_WORDS, "unknown metric '%s'",
                         steering->best);
     return ok;
+}
+
+/* Without data of the coordinator, keep_best and patience go by what sites measure on rows of theirs. */
+static bool check_steering(Reader *reader, const YamlMember *members)
+{
+    const Federation *federation = reader->federation;
+    const FederationSteering *steering = &federation->steering;
+    YamlNode *node = members[KEEP_BEST].value ? members[KEEP_BEST].value : members[PATIENCE].value;
+    if (!node || steering->data) return true;
+    const char *why = federation->hide_metrics ? "with hide_metrics sites do not tell what they measure"
+                      : federation->overlap    ? "with overlap sites do not measure the global model"
+                      : steering->best && !evaluation_at_sites(evaluation_metric(steering->best))
+                          ? "sites measure loss and accuracy alone"
+                      : steering->keep < 2 ? "keep: 1 prunes a round's model before sites have measured it"
+                                           : NULL;
+    return !why || yaml_error(&reader->yaml, node, NULL, "add evaluate: {data: FILE}",
+                              "keep_best and patience have nothing to go by: %s", why);
 }
 
 /* The command line overrides the file. */
@@ -412,7 +425,7 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     if (ok && members[SAMPLE].value && federation->overlap)
         ok = yaml_error(&reader->yaml, members[SAMPLE].value, NULL, "leave one of them out",
                         "sample does not go with overlap: a site would train for a round before it is drawn for it");
-    ok = ok && check_robust(reader, members) && check_control(reader, members);
+    ok = ok && check_robust(reader, members) && check_control(reader, members) && check_steering(reader, members);
     return read_least(reader, members[THRESHOLD].value, members[MIN_SITES].value, members[SAMPLE].value) && ok;
 }
 

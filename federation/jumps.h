@@ -11,8 +11,9 @@ typedef struct JumpWatch {
     int count; /* in all */
 } JumpWatch;
 
-/* How many times the median of the last JUMP_ROUNDS values this one is, if that is JUMP_FACTOR or more, and there are
- * JUMP_LEAST of them; 0: it is no jump, and the next ones are compared with it, too. A jump is not. */
-double jump_watch(JumpWatch *watch, double value);
+/* How many times the median of the last JUMP_ROUNDS values this one is, if that is JUMP_FACTOR or more; 0: it is no
+ * jump, and the next ones are compared with it, too. A jump is not. While there are fewer than JUMP_LEAST of them, the
+ * `count` values of others in this round are what it is compared with, if there are two at least. */
+double jump_watch(JumpWatch *watch, const double *others, int count, double value);
 
 #endif

@@ -100,21 +100,25 @@ static bool begin_values(Meeting *meeting, Reply told)
     return ok;
 }
 
-static void append_weight(Meeting *meeting)
+/* The words of the weight and of the evaluation, which follow an update. */
+static void put_tail(const Meeting *meeting, uint32_t words[FIXED_POINT_TAIL_WORDS])
 {
-    uint32_t weight[FIXED_POINT_WEIGHT_WORDS];
-    unsigned char bytes[sizeof weight];
-    fixed_point_put_weight(weight, meeting->weight);
-    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) put_u32(bytes + 4 * i, weight[i]);
-    buffer_append(&meeting->answer, bytes, sizeof bytes);
+    fixed_point_put_weight(words, meeting->weight);
+    fixed_point_put_evaluation(words + FIXED_POINT_WEIGHT_WORDS, &meeting->evaluation);
 }
 
-static void append_coded(Meeting *meeting, size_t first, size_t values)
+static void append_coded(Meeting *meeting, size_t first, size_t values, bool is_last)
 {
+    enum { WEIGHT_BYTES = 4 * FIXED_POINT_WEIGHT_WORDS, EVALUATION_BYTES = 4 * FIXED_POINT_EVALUATION_WORDS };
     Codec codec = meeting->federation->codec;
-    append_weight(meeting);
+    uint32_t words[FIXED_POINT_TAIL_WORDS];
+    unsigned char tail[sizeof words];
+    put_tail(meeting, words);
+    for (int i = 0; i < FIXED_POINT_TAIL_WORDS; i++) put_u32(tail + 4 * i, words[i]);
+    buffer_append(&meeting->answer, tail, WEIGHT_BYTES);
     buffer_append(&meeting->answer, meeting->coded->bytes + codec_row_bytes(codec, (int64_t)first),
                   (size_t)codec_row_bytes(codec, (int64_t)values));
+    if (is_last) buffer_append(&meeting->answer, tail + WEIGHT_BYTES, EVALUATION_BYTES);
 }
 
 static void append_words(Meeting *meeting, size_t first, size_t values, bool is_last)
@@ -123,8 +127,7 @@ static void append_words(Meeting *meeting, size_t first, size_t values, bool is_
     uint32_t *words = memory_allocate(count * sizeof *words);
     fixed_point_encode(words, meeting->update + first, values, meeting->weight, meeting->shared_exponent,
                        meeting->federation->site_count);
-    if (is_last) fixed_point_put_weight(words + values, meeting->weight);
-    if (is_last) fixed_point_put_evaluation(words + values + FIXED_POINT_WEIGHT_WORDS, &meeting->evaluation);
+    if (is_last) put_tail(meeting, words + values);
     sum_site_mask(meeting->sum, words, first, count);
     buffer_append(&meeting->answer, words, count * sizeof *words);
     free(words);
@@ -141,7 +144,7 @@ static void make_piece(Meeting *meeting, size_t number)
     put_u64(head, number);
     buffer_append(&meeting->answer, head, sizeof head);
     if (meeting->coded)
-        append_coded(meeting, first, values);
+        append_coded(meeting, first, values, is_last);
     else
         append_words(meeting, first, values, is_last);
 }

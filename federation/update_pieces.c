@@ -54,9 +54,12 @@ static ArrivalState read_piece(const ArrivingUpdate *update, const Federation *f
     if (federation->codec == CODEC_NONE)
         return read_plain(words, bytes, size) ? ARRIVAL_GOES_ON
                                               : refuse_piece(problem, site, "sent an update of the wrong size");
-    if (size != coded_update_bytes(federation->codec, words->values))
-        return refuse_piece(problem, site, "sent an update of the wrong size");
-    if (!coded_update_read(federation->codec, bytes, size, words->values, round->exponent, round->sites, words->words))
+    size_t coded = coded_update_bytes(federation->codec, words->values);
+    int further = words->is_last ? FIXED_POINT_EVALUATION_WORDS : 0;
+    if (size != coded + 4 * (size_t)further) return refuse_piece(problem, site, "sent an update of the wrong size");
+    for (int i = 0; i < further; i++)
+        words->words[words->values + FIXED_POINT_WEIGHT_WORDS + (size_t)i] = get_u32(bytes + coded + 4 * i);
+    if (!coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->sites, words->words))
         return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
     if (update->pieces && fixed_point_get_weight(words->words + words->values) != update->weight)
         return refuse_piece(problem, site, "sent pieces of one update with several weights");

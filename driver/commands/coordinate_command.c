@@ -112,7 +112,7 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     if (console) {
         if (coordinator_is_done(&coordinate->coordinator))
             text_print(stdout, "all %lld rounds are done: listening at %s for sites that lack the model\n",
-                       (long long)federation->rounds, address);
+                       (long long)coordinate->coordinator.rounds, address);
         else
             text_print(stdout, "round %lld of %lld is next: listening at %s for %d sites\n",
                        (long long)coordinate->coordinator.model.round + 1, (long long)federation->rounds, address,

@@ -170,6 +170,7 @@ static void print_site_json(const Status *status, JsonWriter *json, int s)
     add_known(json, "heard_s_ago", site->heard > 0 ? status->now - site->heard : NAN);
     json_add_integer(json, "refused", site->refused);
     json_add_string(json, "refusal", site->refusal);
+    json_add_string(json, "warning", *site->warning ? site->warning : NULL);
     json_close(json, '}');
 }
 
@@ -295,6 +296,8 @@ static void print_sites(const Status *status)
         buffer_print(status->text, "</th><td class=long>");
         drawing_text(status->text, text);
         if (site->refusal) buffer_print(status->text, "; refused: it %s", site->refusal);
+        if (*site->warning) buffer_print(status->text, "; <strong>warning</strong>: ");
+        drawing_text(status->text, site->warning);
         buffer_print(status->text, "</td><td class=n>%" PRId64 "</td><td class=n>%" PRId64 "</td>",
                      coordinator->model.counted[s], site->missed);
         if (site->last.has_loss)
@@ -343,7 +346,8 @@ static void print_evaluations(const Status *status)
                                                            "#matthews", "#pearson",  "#spearman"};
     for (int m = 0; m < EVALUATION_METRICS; m++)
         if (!isnan(last->values[m])) heads[columns++] = marked[m];
-    buffer_print(status->text, "<h2>The global model on the coordinator's data</h2>\n");
+    buffer_print(status->text, "<h2>The global model on %s</h2>\n",
+                 status->coordinator->federation->steering.data ? "the coordinator's data" : "the sites' rows");
     drawing_open_table(status->text, "One row per evaluation, the newest first; the best is bold", 0, heads, columns);
     for (size_t i = evaluations->count; i-- > 0 && evaluations->count - i <= MOST;) {
         const Evaluation *evaluation = &evaluations->items[i];

@@ -82,23 +82,46 @@ static void say_evaluation(const Steering *steering, const Evaluation *evaluatio
     buffer_free(&line);
 }
 
-static void take_evaluation(Steering *steering, bool ok, Evaluation *evaluation)
+static void add_evaluation(Steering *steering, const Evaluation *evaluation)
 {
     Diagnostics diagnostics = {0};
-    evaluation->round = steering->evaluating;
-    if (!ok) {
-        coordinator_say(steering->coordinator, "warning: the model after round %" PRId64 " could not be evaluated\n",
-                        evaluation->round);
-        return;
-    }
     evaluations_add(&steering->evaluations, evaluation);
     if (!evaluations_write(&steering->evaluations, steering->evaluations_path, &diagnostics) &&
         steering->coordinator->console)
         diagnostics_print(&diagnostics, steering->coordinator->console);
     diagnostics_free(&diagnostics);
-    say_evaluation(steering, evaluation);
+    if (rules_of(steering)->data) say_evaluation(steering, evaluation);
     if (steering->evaluations.items[steering->evaluations.best].round == evaluation->round) keep_best(steering);
     end_early(steering);
+}
+
+static void take_evaluation(Steering *steering, bool ok, Evaluation *evaluation)
+{
+    evaluation->round = steering->evaluating;
+    if (ok)
+        add_evaluation(steering, evaluation);
+    else
+        coordinator_say(steering->coordinator, "warning: the model after round %" PRId64 " could not be evaluated\n",
+                        evaluation->round);
+}
+
+/* What the sites of the last round have measured: the model with which it began. The coordinator has said it. */
+static void take_sites_evaluation(Steering *steering)
+{
+    const Coordinator *coordinator = steering->coordinator;
+    const FederationSteering *rules = rules_of(steering);
+    const RowsEvaluation *sites = &coordinator->evaluated;
+    Evaluation evaluation = {.round = coordinator->model.round - 1};
+    if (rules->data || !coordinator->durable || evaluation.round <= steering->evaluating) return;
+    steering->evaluating = evaluation.round;
+    for (int m = 0; m < EVALUATION_METRICS; m++) evaluation.values[m] = NAN;
+    evaluation.values[EVALUATION_LOSS] = sites->loss;
+    if (sites->right_of) evaluation.values[EVALUATION_ACCURACY] = sites->accuracy;
+    if (sites->rows && !evaluations_of(&steering->evaluations, evaluation.round)) add_evaluation(steering, &evaluation);
+    if (!steering->evaluations.count && (rules->best || rules->patience) && !steering->said_nothing_known)
+        coordinator_say(coordinator,
+                        "warning: keep_best and patience have nothing to go by: no site has --eval-data\n");
+    steering->said_nothing_known = true;
 }
 
 static bool is_due(const Steering *steering)
@@ -131,6 +154,7 @@ static void observe(void *observer, double now)
 {
     Steering *steering = observer;
     watch_evaluation(steering, false);
+    take_sites_evaluation(steering);
     status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
 }
 
@@ -140,15 +164,16 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
 {
     const char *directory = coordinator->directory;
     const FederationSteering *rules = &coordinator->federation->steering;
-    *steering = (Steering){.coordinator = coordinator, .directory = directory, .log = log, .evaluating = -1};
+    *steering = (Steering){.coordinator = coordinator, .directory = directory, .log = log};
+    steering->evaluating = rules->data ? -1 : coordinator->model.round - 1;
     steering->evaluations.metric = rules->best ? evaluation_metric(rules->best) : EVALUATION_LOSS;
     steering->evaluations.patience = rules->patience;
     steering->evaluations_path = arena_format(&steering->arena, "%s/evaluations.csv", directory);
     steering->best_path = arena_format(&steering->arena, "%s/best.safetensors", directory);
     evaluator_clean(directory);
     status_page_open(&steering->page, directory, log);
-    if (rules->data &&
-        !evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round, diagnostics))
+    if (!evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round - !rules->data,
+                          diagnostics))
         return false;
     if (rules->best) settle_best(steering);
     end_early(steering);

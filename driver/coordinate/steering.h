@@ -15,6 +15,7 @@ typedef struct Steering {
     Evaluations evaluations;
     pid_t process;      /* that evaluates; 0: none does */
     int64_t evaluating; /* the round; with process 0 the last one that was tried, -1: none */
+    bool said_nothing_known;
     StatusPage page;
 } Steering;
 

@@ -276,6 +276,12 @@ static bool find_labels(Scores *scores, Diagnostics *diagnostics)
                            tensor ? "has labels of another kind than the model" : "has no labels to compare with");
     }
     scores->labels_per_row = rank == 2 ? scores->labels->shape.dim[1] : 1;
+    const int32_t *labels = scores->labels->data;
+    for (int64_t i = 0; !answers && !measured && i < rows->count * scores->labels_per_row; i++)
+        if (labels[i] >= scores->classes)
+            return input_error(diagnostics, rows->file, "make it with skycc tokenize --labels-of DATA",
+                               "has the label %d in row %lld, and the model has labels 0 to %lld", labels[i],
+                               (long long)(i / scores->labels_per_row), (long long)scores->classes - 1);
     return true;
 }
 

@@ -119,7 +119,6 @@ static uint64_t place_of(const char *checkpoint)
 static void say_what_is_not_measured(const Member *member)
 {
     const char *why = member->federation.overlap        ? "with overlap, a site has steps of its own in its model"
-                      : member_is_coded(member)         ? "a codec's updates have no place for metrics"
                       : member->federation.hide_metrics ? "hide_metrics says so"
                                                         : NULL;
     if (member->options->eval_data && why)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { COMPARED = 3, ACCURACY = 1 /* of evaluation_metrics */ };
+enum { COMPARED = 3 };
 
 static const double worse_loss = 10, worse_accuracy = 0.5; /* times the worst of the last COMPARED */
 
@@ -19,18 +19,19 @@ static void read_first(OwnEvaluation *own, Evaluation *evaluation, const char *p
     }
     if (file) fclose(file);
     own->rows.loss = evaluation->values[EVALUATION_LOSS];
-    own->rows.accuracy = evaluation->values[ACCURACY];
+    own->rows.accuracy = evaluation->values[EVALUATION_ACCURACY];
     if (!isnan(own->rows.accuracy)) own->rows.right_of = own->rows.rows;
 }
 
 /* Much worse than in each of the rounds before, and worse than the model that all began with. */
 static bool is_collapsed(const Evaluations *before, const Evaluation *now)
 {
-    double loss = now->values[EVALUATION_LOSS], accuracy = now->values[ACCURACY], highest = 0, lowest = INFINITY;
+    double loss = now->values[EVALUATION_LOSS], accuracy = now->values[EVALUATION_ACCURACY], highest = 0,
+           lowest = INFINITY;
     size_t first = before->count > COMPARED ? before->count - COMPARED : 0;
     for (size_t i = first; i < before->count; i++) {
         highest = fmax(highest, before->items[i].values[EVALUATION_LOSS]);
-        lowest = fmin(lowest, before->items[i].values[ACCURACY]);
+        lowest = fmin(lowest, before->items[i].values[EVALUATION_ACCURACY]);
     }
     if (!before->count) return false;
     return !isfinite(loss) || (loss > worse_loss * highest && loss > before->items[0].values[EVALUATION_LOSS]) ||

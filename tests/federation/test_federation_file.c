@@ -239,7 +239,9 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "aggregate: plain\nsample: 2\noverlap: 2\n", "sample does not go with overlap");
     refuse(SITES COORDINATOR STEPS "robust: median\n", "robust: median needs to see every update");
     refuse(SITES COORDINATOR STEPS "robust: mean\n", "unknown rule 'mean'");
-    refuse(SITES COORDINATOR STEPS "keep_best: loss\n", "there are none");
+    refuse(SITES COORDINATOR STEPS "keep_best: f1\n", "sites measure loss and accuracy alone");
+    refuse(SITES COORDINATOR STEPS "patience: 2\nhide_metrics: true\n", "sites do not tell what they measure");
+    refuse(SITES COORDINATOR STEPS "patience: 2\nkeep: 1\n", "prunes a round's model before");
     refuse(SITES COORDINATOR STEPS "evaluate: {data: a}\nkeep_best: rouge\n", "unknown metric 'rouge'");
     refuse(SITES COORDINATOR STEPS "evaluate: {every: 2}\n", "key 'data' is missing");
     refuse(SITES COORDINATOR STEPS "keep: 0\n", "keep must be");

@@ -318,20 +318,29 @@ static void what_jumps_is_named(void **state)
     (void)state;
     JumpWatch watch = {.count = 0};
     const double calm[] = {1, 1.2, 0.9, 1.1};
-    for (int i = 0; i < 4; i++) assert_true(jump_watch(&watch, calm[i]) == 0);
-    assert_true(jump_watch(&watch, 9) == 0);
-    double times = jump_watch(&watch, 110);
-    assert_true(fabs(times - 100) < 1e-9);         /* the median of 0.9, 1, 1.1, 1.2 and 9 is 1.1 */
-    assert_true(jump_watch(&watch, 110) == times); /* it is no measure for the next */
+    for (int i = 0; i < 4; i++) assert_true(jump_watch(&watch, NULL, 0, calm[i]) == 0);
+    assert_true(jump_watch(&watch, calm, 4, 9) == 0);
+    double times = jump_watch(&watch, calm, 4, 110);
+    assert_true(fabs(times - 100) < 1e-9);                  /* the median of 0.9, 1, 1.1, 1.2 and 9 is 1.1 */
+    assert_true(jump_watch(&watch, calm, 4, 110) == times); /* it is no measure for the next */
+    watch = (JumpWatch){.count = 0};
+    assert_true(jump_watch(&watch, calm, 1, 110) == 0); /* one other site may be the one that is wrong */
+    watch.count = 0;
+    times = jump_watch(&watch, calm, 2, 110);
+    assert_true(fabs(times - 100) < 1e-9 && watch.count == 0);
     start(&world, 3, true, OUTER_AVERAGE, 6, 1);
     for (int64_t round = 0; round < 5; round++) {
         for (int s = 0; s < 3; s++) {
             begin_meeting(&world.sites[s], round);
+            if (round == 0 && s == 1) world.sites[s].meeting.exponent += 6;
             if (round == 4 && s == 1) world.sites[s].meeting.metrics.loss = 77;
             if (round == 4 && s == 2) world.sites[s].meeting.exponent += 5;
         }
         turns_until(round + 1);
     }
+    const char *first = strstr(world.said, "warning: round 1: the largest change of site 'oslo' is about ");
+    assert_non_null(first);
+    assert_non_null(strstr(first, " times the median of the other sites\n"));
     assert_non_null(strstr(world.said, "warning: round 5: the loss of site 'oslo' is 77, 128 times the median"));
     assert_non_null(strstr(world.said, "warning: round 5: the largest change of site 'lima' is about 32 times"));
     assert_null(strstr(world.said, "site 'paris' is"));

@@ -318,6 +318,10 @@ def check_evaluation():
     model: the others refuse it, and a round is gone back over."""
     text = federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: absent.safetensors}", code=1)
     require("absent.safetensors" in text and not os.path.exists("seen"), text)
+    rows = safetensors_files.read("paris.safetensors")
+    safetensors_files.write("others.safetensors", {**rows, "labels": rows["labels"] + 2})
+    text = federate("seen", "rounds: 4", "evaluate: {data: others.safetensors}", code=1)
+    require("has the label 3 in row" in text and "labels 0 to 2" in text and not os.path.exists("seen"), text)
     federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
              "keep_best: accuracy", own=["lima"])
     rows = ["--eval-data", "paris.safetensors"]
@@ -518,10 +522,12 @@ def check_amendments():
 
 
 def check_two_places():
-    """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused."""
-    federate("twice", "rounds: 2")
+    """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused. Updates
+    are coded and carry what sites measure, by which the best round is known."""
+    federate("twice", "rounds: 2", "aggregate: plain", "codec: q4", "keep_best: loss")
     head = coordinator("twice")
-    first = site("twice", "paris")
+    rows = ["--eval-data", "oslo.safetensors"]
+    first = site("twice", "paris", *rows)
     wait_until(lambda: os.path.exists("twice-paris/global.safetensors"), "the first start")
     began = time.monotonic()
     text = call("twice/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "twice-again", *TRAINING,
@@ -532,10 +538,17 @@ def check_two_places():
     require(time.monotonic() - began < 20, f"the second start ends at once, not after {time.monotonic() - began} s")
     text = call(SKYCC, "coordinate", "twice/coordinator", "--listen", "localhost:*", code=6)
     require("is in use by another coordinator" in text, text)
-    finish([head, first] + [site("twice", name) for name in SITES if name != "paris"])
+    finish([head, first] + [site("twice", name, *rows) for name in SITES if name != "paris"])
     require("site 'paris' runs in two places" in head.said(), head.said())
     require(first.starts == 1, f"the first start stays: {first.said()}")
     require(len(rounds_in("twice.csv")) == 2, "and all rounds are made")
+    with open("twice/coordinator/evaluations.csv", encoding="utf-8") as file:
+        losses = [float(line.split(",")[1]) for line in file.read().split("\n")[1:-1]]
+    with open("twice-oslo/evaluations.csv", encoding="utf-8") as file:
+        own = [float(line.split(",")[1]) for line in file.read().split("\n")[1:-1]]
+    require(len(losses) == 2 and np.allclose(losses, own, atol=1e-4), f"sites measure {own}, all of them {losses}")
+    best = int(safetensors_files.metadata("twice/coordinator/best.safetensors")["round"])
+    require(best == int(np.argmin(losses)), f"the best of {losses} is not that after round {best}")
 
 
 def check_refusals():
