@@ -40,8 +40,9 @@ static void list_value(Buffer *text, const char *name, const char *value)
 
 void member_list_options(const Member *member, Buffer *text)
 {
-    static const char *const names[] = {"--clip",           "--lr",     "--lr-decay",    "--no-decay", "--schedule-lr",
-                                        "--skip-nonfinite", "--warmup", "--weight-decay"};
+    static const char *const names[] = {"--clip",           "--lr",          "--lr-decay",
+                                        "--no-decay",       "--schedule-lr", "--schedule-steps",
+                                        "--skip-nonfinite", "--warmup",      "--weight-decay"};
     char *const *passed = member->options->passed;
     for (size_t n = 0; n < sizeof names / sizeof *names; n++)
         for (size_t i = 0; passed[i]; i++) {

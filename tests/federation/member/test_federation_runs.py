@@ -596,8 +596,9 @@ def check_stale_programs():
     first = site("stale", "oslo")
     wait_until(lambda: os.path.exists("stale-oslo/log.csv"), "a site that has joined")
     text = call("stale/lima/train", "--join", "--data", "lima.safetensors", "--checkpoint", "stale-lima", "--lr", "7",
-                code=6)
-    require("other options (--lr 7) than site 'oslo' (--lr" in text and "own_options: true" in text, text)
+                "--schedule-steps", "9", code=6)
+    require("other options (--lr 7 --schedule-steps 9) than site 'oslo' (--lr" in text and
+            "own_options: true" in text, text)
     first.process.terminate()
     first.process.wait()
     text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING,
