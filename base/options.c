@@ -193,12 +193,24 @@ static void take_value(Parser *parser, const Option *option, const char *text, c
         misuse(parser, "%s needs an argument", called);
 }
 
+/* A number after an option that may stand alone is meant as its value, and would be read as a file. */
+static bool refuse_apart(Parser *parser, const Option *option)
+{
+    const char *next = option->implied && parser->next < parser->end ? *parser->next : "";
+    if (!*next || next[strspn(next, "0123456789")]) return false;
+    parser->next++;
+    usage_error(parser->diagnostics,
+                arena_format(parser->arena, "write --%s=%s, or ./%s for a file of this name", option->name, next, next),
+                "the value of --%s follows a =, not a space", option->name);
+    return true;
+}
+
 static void take_name(Parser *parser, char *argument)
 {
     const char *equals = strchr(argument, '=');
     size_t length = equals ? (size_t)(equals - argument) : strlen(argument);
     const Option *option = find_name(parser, argument + 2, length - 2);
-    if (!option) return;
+    if (!option || (!equals && refuse_apart(parser, option))) return;
     if (option->kind != OPTION_FLAG)
         take_value(parser, option, equals ? equals + 1 : option->implied, argument);
     else if (equals)

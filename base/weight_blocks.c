@@ -1,16 +1,9 @@
 #include "base/weight_blocks.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 static int most(DType dtype) { return dtype == DTYPE_Q8 ? 127 : 7; }
-
-static float bounded(float value)
-{
-    if (isnan(value)) return 0;
-    return value > FLT_MAX ? FLT_MAX : value < -FLT_MAX ? -FLT_MAX : value;
-}
 
 /* The least bf16 that is not below; the largest one where there is none. */
 static uint16_t scale_above(float scale)
@@ -23,15 +16,20 @@ static uint16_t scale_above(float scale)
 
 static void encode_block(DType dtype, const float *values, unsigned char *block)
 {
+    static const uint16_t not_a_number = 0x7fc0;
     float largest = 0;
-    for (int i = 0; i < DTYPE_BLOCK; i++) largest = fmaxf(largest, fabsf(bounded(values[i])));
-    uint16_t scale = scale_above(largest / (float)most(dtype));
+    bool finite = true;
+    for (int i = 0; i < DTYPE_BLOCK; i++) {
+        largest = fmaxf(largest, fabsf(values[i]));
+        finite &= isfinite(values[i]);
+    }
+    uint16_t scale = finite ? scale_above(largest / (float)most(dtype)) : not_a_number;
     memcpy(block, &scale, sizeof scale);
     unsigned char *codes = block + DTYPE_SCALE_BYTES;
     float step = (float)element_as_double(DTYPE_BF16, block, 0);
     memset(codes, 0, (size_t)dtype_bytes(dtype, DTYPE_BLOCK) - DTYPE_SCALE_BYTES);
     for (int i = 0; i < DTYPE_BLOCK; i++) {
-        int q = step > 0 ? (int)rintf(bounded(values[i]) / step) : 0;
+        int q = step > 0 ? (int)rintf(values[i] / step) : 0;
         if (dtype == DTYPE_Q8)
             codes[i] = (unsigned char)q;
         else

@@ -9,7 +9,8 @@
 
 #include "base/dtype.h"
 
-/* `count` elements, a multiple of DTYPE_BLOCK. What is not finite becomes the largest number, NaN 0. */
+/* `count` elements, a multiple of DTYPE_BLOCK. A block with a number that is not finite becomes NaN: a
+ * broken weight must not look like a sound one. */
 void weight_blocks_encode(DType dtype, const float *values, int64_t count, void *bytes);
 
 #endif

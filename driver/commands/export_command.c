@@ -37,19 +37,29 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
     return ok;
 }
 
-static bool write_gguf(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
+static bool write_gguf(OutputFile *file, const Options *options, FindTrained *find, void *context,
+                       Diagnostics *diagnostics)
 {
     GgufExport gguf = {.output = options->gguf,
+                       .file = file,
                        .source = options->source,
                        .q8 = options->gguf_type && strcmp(options->gguf_type, "q8_0") == 0};
     return gguf_export(options->model, &gguf, find, context, diagnostics);
 }
 
-static bool write_models(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
+/* `low_rank` NULL: there is no adapter. GGUF, which refuses most, is written first and gets its name last. */
+static bool write_models(const Options *options, MergedWeights *low_rank, FindTrained *find, void *context,
+                         Diagnostics *diagnostics)
 {
-    return (!options->output || export_onnx(options->model, options->output, find, context, diagnostics)) &&
-           (!options->folder || write_folder(options, find, context, diagnostics)) &&
-           (!options->gguf || write_gguf(options, find, context, diagnostics));
+    OutputFile gguf;
+    if (options->gguf && !write_gguf(&gguf, options, find, context, diagnostics)) return false;
+    bool ok = (!options->adapter || !low_rank || peft_adapter_write(low_rank, options->adapter, diagnostics)) &&
+              (!options->output || export_onnx(options->model, options->output, find, context, diagnostics)) &&
+              (!options->folder || write_folder(options, find, context, diagnostics));
+    if (!options->gguf) return ok;
+    if (ok) return file_commit(&gguf, diagnostics);
+    file_abandon(&gguf);
+    return false;
 }
 
 /* ---- Low-rank branches ---- */
@@ -58,8 +68,7 @@ static bool export_low_rank(const Options *options, TrainedValues *values, Diagn
 {
     MergedWeights merged = {0};
     bool ok = trained_values_merge(&merged, values, options->model, diagnostics);
-    if (ok && options->adapter) ok = peft_adapter_write(&merged, options->adapter, diagnostics);
-    ok = ok && write_models(options, merged_weights_find, &merged, diagnostics);
+    ok = ok && write_models(options, &merged, merged_weights_find, &merged, diagnostics);
     merged_weights_free(&merged);
     return ok;
 }
@@ -71,7 +80,7 @@ static bool export_as_asked(const Options *options, TrainedValues *values, Diagn
         return input_error(diagnostics, options->checkpoint,
                            "compile with --lora to train an adapter, or write the whole model with -o",
                            "holds no low-rank branches for an adapter");
-    return write_models(options, trained_values_find, values, diagnostics);
+    return write_models(options, NULL, trained_values_find, values, diagnostics);
 }
 
 bool export_command(const Options *given, Diagnostics *diagnostics)

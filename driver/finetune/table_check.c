@@ -97,8 +97,26 @@ static void warn_of_sets(const TableSurvey *survey, const char *table, Diagnosti
     }
 }
 
+/* As skycc tokenize does, which cannot tell which of the two is meant. */
+static bool check_names(TableSurvey *survey, const char *const *names, size_t count, const char *table,
+                        Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0, found = 0; c < survey->count; c++) {
+            found += strcmp(survey->columns[c].name, names[i]) == 0;
+            if (found == 2)
+                return input_error(diagnostics, table,
+                                   arena_format(&survey->arena, "the columns are %s", table_survey_names(survey)),
+                                   "names the column '%s' twice", names[i]);
+        }
+    return true;
+}
+
 bool table_check(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
 {
+    if (!check_names(survey, columns->texts, columns->text_count, table, diagnostics) ||
+        !check_names(survey, columns->labels, columns->label_count, table, diagnostics))
+        return false;
     warn_of_sets(survey, table, diagnostics);
     return check_texts(survey, columns, table, diagnostics) && check_labels(survey, columns, table, diagnostics);
 }

@@ -54,6 +54,7 @@ typedef struct Execution {
     void *between_context;
     bool timed;
     _Alignas(MEMORY_ALIGNMENT) float step[SKY_STEP_SCALARS]; /* the step space: set it before running anything */
+    double learning_rate; /* that of `step` before it was rounded, for parameters with a rate of their own */
 } Execution;
 
 /* The start of each space on the host, for one slot. Those of blocks differ by thread, and are NULL. */

@@ -21,8 +21,8 @@ static void fill_updates(const Execution *execution, const StageSpaces *spaces)
     for (uint32_t i = 0; i < spaces->stage->lists[SKY_LIST_UPDATE].count; i++) {
         UpdateScalars *update = &spaces->updates[i];
         memcpy(update->values, &execution->step[update->exempt ? SKY_STEP_GROUP : 0], sizeof update->values);
-        float *rate = &update->values[SKY_STEP_LEARNING_RATE];
-        *rate = (float)((double)*rate * update->rate);
+        if (update->rate != 1)
+            update->values[SKY_STEP_LEARNING_RATE] = (float)(execution->learning_rate * update->rate);
     }
 }
 

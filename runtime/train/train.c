@@ -80,6 +80,7 @@ static double run_step(Training *t, double learning_rate)
     if (t->packed.lengths) packed_batch_place(&t->packed, t->lengths.lengths, t->batch_rows);
     step_clock_enter(clock, PART_REST);
     step_scalars(t->execution.step, &t->program->optimizer, learning_rate, t->weight_decay, t->step - skipped_steps(t));
+    t->execution.learning_rate = learning_rate;
     step_scalars_losses(t->execution.step, t->program, labels, t->row_count);
     step_scalars_drop(t->execution.step, t->seed, t->step);
     PipelineBatch batch = {

@@ -59,21 +59,23 @@ static void test_layout(void **state)
     for (int i = 0; i < DTYPE_BLOCK; i++) assert_true(element_as_double(DTYPE_Q4, bytes, i) == (double)values[i]);
 }
 
-/* Zeros stay zeros; what is not a finite number does not spoil its block. */
+/* Zeros stay zeros; a block with a number that is not finite is NaN, so that training says so. */
 static void test_odd_numbers(void **state)
 {
     (void)state;
     for (int dtype = DTYPE_Q8; dtype <= DTYPE_Q4; dtype++) {
         memset(values, 0, sizeof values);
         values[DTYPE_BLOCK] = NAN;
-        values[DTYPE_BLOCK + 1] = -INFINITY;
-        values[2 * DTYPE_BLOCK] = FLT_TRUE_MIN;
-        weight_blocks_encode((DType)dtype, values, 3 * DTYPE_BLOCK, bytes);
+        values[2 * DTYPE_BLOCK + 1] = -INFINITY;
+        values[3 * DTYPE_BLOCK] = FLT_TRUE_MIN;
+        values[4 * DTYPE_BLOCK] = -FLT_MAX;
+        weight_blocks_encode((DType)dtype, values, 5 * DTYPE_BLOCK, bytes);
         for (int i = 0; i < DTYPE_BLOCK; i++) assert_true(element_as_double((DType)dtype, bytes, i) == 0);
-        assert_true(element_as_double((DType)dtype, bytes, DTYPE_BLOCK) == 0);
-        double least = element_as_double((DType)dtype, bytes, DTYPE_BLOCK + 1);
+        for (int i = DTYPE_BLOCK; i < 3 * DTYPE_BLOCK; i++)
+            assert_true(isnan(element_as_double((DType)dtype, bytes, i)));
+        assert_true(isfinite(element_as_double((DType)dtype, bytes, 3 * DTYPE_BLOCK)));
+        double least = element_as_double((DType)dtype, bytes, 4 * DTYPE_BLOCK);
         assert_true(least < -3.3e38 && isfinite(least));
-        assert_true(isfinite(element_as_double((DType)dtype, bytes, 2 * DTYPE_BLOCK)));
     }
 }
 

@@ -218,6 +218,30 @@ static void misuse_is_explained(void **state)
     }
 }
 
+/* An option that may stand alone takes its value after =; a number after it is not taken for a file. */
+static void a_value_apart_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+        int port;
+    } cases[] = {
+        {"m t --serve=18431", NULL, 18431},
+        {"m --serve t", NULL, 0},
+        {"m t --serve", NULL, 0},
+        {"m --serve ./18431", NULL, 0},
+        {"m t --serve 18431", "the value of --serve follows a =, not a space", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Read read;
+        read_line(&read, COMMAND_FINETUNE, cases[i].line);
+        if (read.ok != !cases[i].message || (read.ok && read.options.finetune.serve != cases[i].port))
+            fail_msg("%s", cases[i].line);
+        if (!read.ok) assert_string_equal(read.diagnostics.first->message, cases[i].message);
+        read_free(&read);
+    }
+}
+
 static void help_ends_whatever_stands_beside_it(void **state)
 {
     (void)state;
@@ -302,6 +326,7 @@ int main(void)
         cmocka_unit_test(values_reach_their_fields),
         cmocka_unit_test(defaults_are_those_of_the_table),
         cmocka_unit_test(misuse_is_explained),
+        cmocka_unit_test(a_value_apart_is_refused),
         cmocka_unit_test(help_ends_whatever_stands_beside_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -324,9 +324,11 @@ def check_spoilt():
             ("the same number, 2.5,", ["text", "score"], zip(TEXTS, ["2.5"] * 80), []),
             ("only one label", ["text", "label"], zip(TEXTS, ["a"] * 80), []),
             ("other values than 0 and 1 in column 'kind'", ["text", "rude", "kind"], zip(TEXTS, [0, 1] * 40, kinds),
-             ["--label", "rude,kind"])):
+             ["--label", "rude,kind"]),
+            ("names the column 'text' twice", ["text", "text", "label"], zip(TEXTS, TEXTS, kinds), ["--text", "text"]),
+            ("names the column 'kind' twice", ["text", "kind", "kind"], zip(TEXTS, kinds, kinds), ["--label", "kind"])):
         write_table("odd.csv", header, rows)
-        result = run(skycc, "finetune", "model", "odd.csv", "-o", "none", *arguments, code=1)
+        result = run(skycc, "finetune", "model", "odd.csv", "-o", "none", "--dry-run", *arguments, code=1)
         require(reason in result.stderr and "hint:" in result.stderr, reason, result.stderr)
     apart = [(f"w{26 + i // 30} is w{26 + i % 30}", "ab"[i % 2]) for i in range(80)]
     write_table("apart.csv", ["text", "label"], apart)

@@ -4,10 +4,11 @@
     tests/runtime/train/test_stale_stages.py SKYCC SOURCE STEP
 
 Compiles a small model for two devices, then again with one setting changed, and puts the second stage of the one into
-the directory of the other; of the settings, every STEP-th. Where a setting cannot be named (weights of an external
-file), what differs is.
+the directory of the other; of the settings, every STEP-th. Every option of skycc compile is one of these settings, or
+ELSEWHERE says why not. Where a setting cannot be named (weights of an external file), what differs is.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -46,7 +47,23 @@ OTHERS = [
     (BASE + ["--init", "normal:0.02"], ["--init", "normal:0.03"], "--init normal:0.03"),
     (BASE + LORA, ["--lora", "r=2,alpha=8,targets=query"], "alpha=8"),
     (BASE + LORA, ["--lora", "r=2,alpha=4,targets=query,dropout=0.1"], "dropout=0.1"),
+    (BASE + LORA, ["--seed", "4"], "--seed 4"),
+    (BASE + LORA, ["--frozen-weights", "int4"], "--frozen-weights int4"),
+    (BASE, ["--train", "*pooler*", "--freeze", "*query*"], "--freeze or --train +*pooler* -*query*"),
+    (BASE, ["--no-prune"], "--no-prune given"),
+    (BASE, ["--codec", "q8"], "for another plan"),
+    (BASE, ["--recompute", "layers"], "training graphs differ"),
 ]
+# What the other options of skycc compile decide, and why ranks need not compare their text.
+ELSEWHERE = {
+    "the plan, which ranks compare": [
+        "profile", "lengths", "batch", "microbatches", "replicas", "allocate", "objective", "time-limit", "schedule",
+        "without", "add", "pin"],
+    "the training graph, which ranks compare": ["dim", "logits", "keep-ties", "untie"],
+    "where and on what: the same is computed": ["cluster", "target-cpu"],
+    "what is written or printed besides": [
+        "output", "emit", "force", "report", "depfile", "fail-above", "verbose", "quiet", "help", "help-all"],
+}
 
 
 def write_data():
@@ -89,6 +106,14 @@ def check_settings():
         former = options
         compile_to("second", *options, *changed)
         expect_named(options, changed, named)
+
+
+def check_that_every_option_was_thought_of():
+    listed = re.findall(r"^  (?:-\w, )?--([a-z-]+)", printed(SKYCC, "compile", "--help-all"), re.MULTILINE)
+    here = {word[2:] for _, changed, _ in OTHERS for word in changed if word.startswith("--")}
+    elsewhere = {name for names in ELSEWHERE.values() for name in names}
+    require(len(listed) > 40 and set(listed) == here | elsewhere, "not thought of:", set(listed) ^ (here | elsewhere))
+    require(not here & elsewhere, here & elsewhere)
 
 
 def save_outside(scale):
@@ -176,6 +201,7 @@ def check_that_numbers_mean_the_same_in_both_places():
             "--lr 5e-5 is not a compiled 5e-5")
     compile_to("first", "--optimizer", "adamw:weight_decay=0.07")
     require(same(compiled, saved("first")), "the default rate is not 5e-5")
+    require(same(saved("first", "--lr", "3e-4"), saved("first", "--lr", "*=3e-4")), "--lr *=3e-4 is not --lr 3e-4")
 
 
 def main():
@@ -186,6 +212,7 @@ def main():
             file.write("devices: [{name: device, count: 2, threads: 1, memory: 1GiB}]\n")
         with open("one.yaml", "w", encoding="utf-8") as file:
             file.write("devices: [{name: device, threads: 1, memory: 1GiB}]\n")
+        check_that_every_option_was_thought_of()
         check_settings()
         check_external_weights()
         check_frozen_weights()
