@@ -35,36 +35,26 @@ static void collect(Importer *importer, InitializerUses *uses, bool identities)
     }
 }
 
-/* Uses with equal keys are one parameter. */
-typedef struct UseKey {
-    const char *module, *lines, *op;
-    int input;
-} UseKey;
-
-static UseKey key_of(Importer *importer, const InitializerUse *use)
+/* Uses with equal keys are one parameter; NULL: nothing is known of the use. */
+static const char *key_of(Importer *importer, const InitializerUse *use)
 {
     /* Metadata of a function's body are the same for all its calls. */
-    if (use->input == OUTPUT_USE || !importer->nodes[use->node].number) return (UseKey){0};
+    if (use->input == OUTPUT_USE || !importer->nodes[use->node].number) return NULL;
     const Onnx__NodeProto *proto = importer->nodes[use->node].proto;
-    return (UseKey){module_path(&importer->arena, proto), source_lines(&importer->arena, proto), proto->op_type,
-                    use->input};
-}
-
-static bool same_key(const UseKey *a, const UseKey *b)
-{
-    return a->module && b->module && a->input == b->input && strcmp(a->op, b->op) == 0 &&
-           strcmp(a->module, b->module) == 0 && strcmp(a->lines, b->lines) == 0;
+    const char *module = module_path(&importer->arena, proto), *lines = source_lines(&importer->arena, proto);
+    return module && lines ? arena_format(&importer->arena, "%d\n%s\n%s\n%s", use->input, proto->op_type, module, lines)
+                           : NULL;
 }
 
 static void find_leaders(Importer *importer, InitializerUses *uses)
 {
     bool through_identities = uses->count > uses->direct;
-    UseKey *keys = arena_new_array(&importer->arena, UseKey, uses->direct);
-    for (size_t i = 0; i < uses->direct; i++) keys[i] = key_of(importer, &uses->items[i]);
-    for (size_t i = 1; i < uses->direct; i++)
-        for (size_t k = 0; k < i && uses->items[i].leader == i; k++)
-            if (uses->items[k].leader == k && (through_identities || same_key(&keys[k], &keys[i])))
-                uses->items[i].leader = k;
+    StringMap leaders = {0};
+    for (size_t i = 0; i < uses->direct; i++) {
+        const char *key = through_identities ? "" : key_of(importer, &uses->items[i]);
+        if (key && !string_map_add(&leaders, key, (uint32_t)i)) uses->items[i].leader = *string_map_find(&leaders, key);
+    }
+    string_map_free(&leaders);
 }
 
 void find_initializer_uses(Importer *importer, InitializerUses *uses)

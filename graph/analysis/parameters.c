@@ -1,5 +1,7 @@
 #include "graph/analysis/parameters.h"
 
+#include <stdlib.h>
+
 #include "graph/ops/operator.h"
 
 ValueId parameter_behind(const Graph *graph, ValueId value)
@@ -10,6 +12,19 @@ ValueId parameter_behind(const Graph *graph, ValueId value)
         value = node->inputs[0];
     }
     return graph_value(graph, value)->role == ROLE_PARAMETER ? value : 0;
+}
+
+ValueId *parameters_behind(const Graph *graph)
+{
+    ValueId *parameters = memory_allocate(graph->value_count * sizeof *parameters);
+    for (ValueId v = 0; v < graph->value_count; v++)
+        if (graph_value(graph, v)->role == ROLE_PARAMETER) parameters[v] = v;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && i < node->output_count; i++)
+            parameters[node->outputs[i]] = operator_has(node->op, IS_MOVEMENT) ? parameters[node->inputs[0]] : 0;
+    }
+    return parameters;
 }
 
 static const Node *producer(const Graph *graph, ValueId value)
@@ -67,14 +82,16 @@ static void use(const Graph *graph, NodeId number, int i, ProductWeight *weight)
 ProductWeight *product_weights(const Graph *graph)
 {
     ProductWeight *weights = memory_allocate(graph->value_count * sizeof *weights);
+    ValueId *parameters = parameters_behind(graph);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->op == OP_NONE || operator_has(node->op, IS_MOVEMENT)) continue;
         for (int i = 0; i < node->input_count; i++) {
-            ValueId parameter = node->inputs[i] ? parameter_behind(graph, node->inputs[i]) : 0;
+            ValueId parameter = parameters[node->inputs[i]];
             if (parameter) use(graph, n, i, &weights[parameter]);
         }
     }
+    free(parameters);
     for (ValueId v = 0; v < graph->value_count; v++)
         if (weights[v].problem) weights[v].in = weights[v].out = 0;
     return weights;

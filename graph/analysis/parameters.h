@@ -7,6 +7,9 @@
 /* The parameter that `value` is, or is a mere view of; 0 if it is something else. */
 ValueId parameter_behind(const Graph *graph, ValueId value);
 
+/* The same of every value, by its number, in linear time; free() it. */
+ValueId *parameters_behind(const Graph *graph);
+
 /* Warns where an output has a value for every row of an embedding table, but comes from other weights of that size: a
  * decoder that was tied to the embeddings before the export, perhaps. Of a forward graph. */
 void warn_of_untied_decoders(const Graph *graph, Diagnostics *diagnostics);

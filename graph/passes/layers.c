@@ -260,15 +260,17 @@ static const char *layer_name(Graph *graph, const LayerName *layer, int number)
 static void name_layers(Graph *graph)
 {
     LayerName *layers = memory_allocate((size_t)graph->layer_count * sizeof *layers);
+    ValueId *parameters = parameters_behind(graph);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         for (int i = 0; node->op != OP_NONE && node->layer != LAYER_NONE && i < node->input_count; i++) {
-            const char *name = speaking_name(graph, parameter_behind(graph, node->inputs[i]));
+            const char *name = speaking_name(graph, parameters[node->inputs[i]]);
             if (name) add_name(&layers[node->layer], name);
         }
     }
     graph->layer_names = arena_new_array(&graph->arena, const char *, (size_t)graph->layer_count);
     for (int l = 0; l < graph->layer_count; l++) graph->layer_names[l] = layer_name(graph, &layers[l], l);
+    free(parameters);
     free(layers);
 }
 
@@ -284,26 +286,13 @@ static void strip_common_prefix(Graph *graph)
     for (int i = 0; length > 0 && i < graph->layer_count; i++) graph->layer_names[i] += length + 1;
 }
 
-/* [value]: whether it is a mere view of a parameter. Chains of views are walked once, however long they are. */
+/* [value]: whether it is a mere view of a parameter. */
 static bool *find_views(const Graph *graph)
 {
-    enum { UNKNOWN, NO, YES };
+    ValueId *parameters = parameters_behind(graph);
     bool *views = memory_allocate(graph->value_count);
-    unsigned char *known = memory_allocate(graph->value_count);
-    for (NodeId n = 1; n < graph->node_count; n++) {
-        const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE || node->phase != PHASE_FORWARD) continue;
-        ValueId value = node->outputs[0], end = value;
-        for (const Node *maker; !known[end]; end = maker->inputs[0]) {
-            maker = graph_node(graph, graph_value(graph, end)->producer);
-            if (!graph_value(graph, end)->producer || !operator_has(maker->op, IS_MOVEMENT)) break;
-        }
-        if (!known[end]) known[end] = parameter_behind(graph, end) ? YES : NO;
-        for (ValueId v = value; v != end; v = graph_node(graph, graph_value(graph, v)->producer)->inputs[0])
-            known[v] = known[end];
-        views[value] = known[value] == YES;
-    }
-    free(known);
+    for (ValueId v = 0; v < graph->value_count; v++) views[v] = graph_value(graph, v)->producer && parameters[v];
+    free(parameters);
     return views;
 }
 

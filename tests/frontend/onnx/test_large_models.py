@@ -33,20 +33,24 @@ def tensor(name, shape, values=None, location=None):
 
 
 def save(path, nodes, initializers, shape):
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
-    graph = helper.make_graph(nodes, "g", value[:1], value[1:], initializers)
+    output = nodes[-1].output[0]
+    values = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [] if name == "loss" else shape)]
+              for name in ("x", output)]
+    graph = helper.make_graph(nodes, "g", *values, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     with open(path, "wb") as file:
         file.write(model.SerializeToString())
 
 
-def chain(path, operator, count, shape, weights, **attributes):
-    nodes = [helper.make_node(operator, ["x" if i == 0 else f"t{i}", *([f"w.{i}"] if weights else [])],
-                              ["y" if i == count - 1 else f"t{i + 1}"],
+def chain(path, operator, count, shape, weights, *, inputs=(), first=(), last=(), **attributes):
+    """Every node has a weight of its own, or, without `weights`, the further `inputs`."""
+    nodes = [helper.make_node(operator, [f"t{i}" if i or first else "x", *([f"w.{i}"] if weights else inputs)],
+                              ["y" if i == count - 1 and not last else f"t{i + 1}"], f"/m.{i}/{operator}",
                               **attributes) for i in range(count)]
-    held = [tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else [tensor("w", shape, range(16))]
-    save(path, nodes, held, shape)
+    held = ([tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else
+            [tensor("w", shape, np.random.default_rng(2).normal(size=16))])
+    save(path, [*first, *nodes, *last], held, shape)
 
 
 def many(path, count):
@@ -72,6 +76,12 @@ with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     chain("transposes.onnx", "Transpose", 80000, [4, 4], None, perm=[1, 0])
     check("transposes.onnx")
+    product = helper.make_node("MatMul", ["x", "w"], ["t0"])
+    loss = [helper.make_node("ReduceMean", ["t80000"], ["loss"], keepdims=0)]
+    chain("trained.onnx", "Transpose", 80000, [4, 4], None, first=[product], last=loss, perm=[1, 0])
+    check("trained.onnx")
+    chain("shared.onnx", "MatMul", 80000, [4, 4], None, inputs=["w"])
+    check("shared.onnx")
     chain("scalars.onnx", "Add", 200000, [1], lambda i: [i + 0.5])
     check("scalars.onnx")
     chain("weights.onnx", "MatMul", 50000, [4, 4], lambda i: np.arange(16) + i)
