@@ -64,6 +64,18 @@ void text_append(Buffer *buffer, const char *text, size_t size)
     buffer_append(buffer, text + plain, size - plain);
 }
 
+void text_append_lines(Buffer *buffer, const char *text, size_t size)
+{
+    size_t begin = 0;
+    for (size_t at = 0; at < size; at++) {
+        if (text[at] != '\n' && text[at] != '\t') continue;
+        text_append(buffer, text + begin, at - begin);
+        buffer_append(buffer, text + at, 1);
+        begin = at + 1;
+    }
+    text_append(buffer, text + begin, size - begin);
+}
+
 void text_append_word(Buffer *buffer, const char *text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@";

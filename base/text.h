@@ -24,6 +24,9 @@ bool text_escape(char escaped[static TEXT_LONGEST_ESCAPE], const char *text, siz
 /* Appends `size` bytes, escaped: what text_is_control names, and bytes that are not UTF-8. */
 void text_append(Buffer *buffer, const char *text, size_t size);
 
+/* The same of a text whose newlines and tabs are its own: they stay. */
+void text_append_lines(Buffer *buffer, const char *text, size_t size);
+
 /* Appends the text as one word of a command that people paste into a shell: as it is, in single quotes, or, with
  * control characters, escaped in $'...', which bash and zsh know. */
 void text_append_word(Buffer *buffer, const char *text);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
@@ -301,17 +302,22 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
     const Options *options = prediction->options;
     GenerateOptions wanted = options->generate;
     wanted.seed = (uint64_t)options->seed;
+    wanted.positions = prediction->most_width;
     wanted.verbose = options->verbose;
     if (prediction->batch > 1)
         return input_error(diagnostics, options->model, "export it with a symbolic batch",
                            "takes %lld rows at a time, and --prompt is one", (long long)prediction->batch);
     const char *scratch = scratch_place(prediction, "steps", diagnostics);
     if (!scratch || !open_tokenizer(prediction, diagnostics)) return false;
-    Buffer text = {0};
+    Buffer text = {0}, shown = {0};
+    bool to_file = options->output && strcmp(options->output, "-") != 0;
     bool ok = generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
                        prediction->width, prediction->ends, prediction->end_count, scratch, options->threads, &text,
-                       diagnostics) &&
-              file_write_all(options->output ? options->output : "-", text.bytes, text.size, diagnostics);
+                       diagnostics);
+    if (!to_file) text_append_lines(&shown, buffer_text(&text), text.size);
+    ok = ok && file_write_all(to_file ? options->output : "-", to_file ? text.bytes : shown.bytes,
+                              to_file ? text.size : shown.size, diagnostics);
+    buffer_free(&shown);
     buffer_free(&text);
     return ok;
 }

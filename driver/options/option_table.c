@@ -222,11 +222,11 @@ static const Option rows[] = {
     {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]),
      .help = "the second text of a pair: the text to answer from, or to compare embeddings with"},
     {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt),
-     .help = "continue this text with a decoder; every token runs the model over the whole text again",
+     .help = "continue this text with a decoder, which keeps keys and values if skycc imported it",
      .detail =
-         "Prints the text and how a decoder continues it, until its end-of-text token or *--tokens*. Nothing is kept "
-         "from token to token: each runs the model over the prompt and all tokens again, which is enough to try what "
-         "was trained, and slow for long texts."},
+         "Prints the text and how a decoder continues it, until its end-of-text token, *--tokens*, or its last "
+         "position. A decoder of *skycc import* takes one token at a time; of another model each token runs the "
+         "whole text again. On standard output control characters are escaped; *-o FILE* gets the text as it is."},
     {"tokens", 0, "N", PREDICT, OPTION_INTEGER, 1, 1 << 20, FIELD(generate.tokens), .initial = "64",
      .help = "how many tokens --prompt adds at most"},
     {"temperature", 0, "X", PREDICT, OPTION_NUMBER, 0, 100, FIELD(generate.temperature), .initial = "0",

@@ -229,13 +229,16 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
     bool ok = text_rows_encode(&prompt, tokenizer, texts, false, 0, INT32_MAX, diagnostics);
     int64_t length = prompt.longest;
     while (ok && length > 0 && is_end(token_at(&prompt, length - 1), ends, end_count)) length--; /* of the frame */
-    int64_t end = length + options->tokens;
+    int64_t end = length + options->tokens, most = width && width < options->positions ? width : options->positions;
+    const bool cut = end > most;
     if (ok && !length)
         ok = usage_error(diagnostics, "give some words to go on with", "the text of --prompt has no tokens");
-    if (width && end > width) end = width;
-    if (ok && width && length >= width)
-        ok = input_error(diagnostics, called, "give a shorter prompt, or export the model with symbolic dimensions",
-                         "takes %lld tokens, and the prompt has %lld", (long long)width, (long long)length);
+    if (cut) end = most;
+    if (ok && length >= most)
+        ok = input_error(diagnostics, called,
+                         width ? "give a shorter prompt, or export the model with symbolic dimensions"
+                               : "give a shorter prompt",
+                         "takes %lld tokens, and the prompt has %lld", (long long)most, (long long)length);
     if (ok) make_row(&generation.row, &prompt, length, width ? width : end);
     ok = ok && open_model(&generation, path, called, width, scratch, threads, diagnostics);
     Spelling spelling = find_spelling(tokenizer);
@@ -251,6 +254,9 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
         set(&generation.row, "attention_mask", length, 1);
     }
     buffer_print(text, "\n");
+    if (ok && cut && length == end)
+        diagnostics_warning(diagnostics, PLACE_FILE(called), NULL, "takes %lld tokens: the text ends there",
+                            (long long)most);
     if (ok && options->verbose) tell_speed(&generation, length - given, start);
     predictor->rows = NULL;
     text_rows_free(&prompt);

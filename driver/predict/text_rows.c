@@ -70,7 +70,7 @@ static bool encode(Tokenizer *tokenizer, const char *const texts[2], TokenIds id
 {
     for (int t = 0; t < 2; t++) {
         const char *problem = texts[t] ? tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), &ids[t]) : NULL;
-        if (problem) return usage_error(diagnostics, NULL, "%s %s", t ? "--text2" : "--text", problem);
+        if (problem) return usage_error(diagnostics, NULL, "the %s %s", t ? "second text" : "text", problem);
     }
     return true;
 }

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require  # noqa: E402
 
 SKYCC, DECODERS = sys.argv[1:]
-VOCABULARY, END = 257, 256
+VOCABULARY, END, POSITIONS = 257, 256, 99
 
 
 def byte_characters():
@@ -51,8 +51,8 @@ def write_model(following, name="model.onnx", batch="batch"):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "intermediate_size": 8,
               "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
-              "rms_norm_eps": 1e-6, "max_position_embeddings": 99, "hidden_act": "silu", "eos_token_id": [END, 300],
-              "tie_word_embeddings": False}
+              "rms_norm_eps": 1e-6, "max_position_embeddings": POSITIONS, "hidden_act": "silu",
+              "eos_token_id": [END, 300], "tie_word_embeddings": False}
     helper.set_model_props(model, {"huggingface.config": json.dumps(config)})
     save(model, name)
 
@@ -81,6 +81,15 @@ def check():
     require(set(narrow[2].strip()) == {"a", "b"} and 15 < narrow[2].count("a") < 46,
             "of two equal ones both are drawn, and nothing else")
     require(len(set(predict(*draw, "50"))) > 20, "a high temperature draws anything")
+
+    evil = "x\x1b[31m\x07\x7f\u009b\u202e\ty".encode()
+    write_model({ord("a"): {ord("a"): 9}} | {a: {b: 9} for a, b in zip(evil, [*evil[1:], END])})
+    require(predict("--prompt", "x") == "x\\x1b[31m\\x07\\x7f\\u009b\\u202e\ty\n", "controls reach the terminal")
+    predict("--prompt", "x", "-o", "text")
+    with open("text", "rb") as file:
+        require(file.read() == evil + b"\n", "a file has the text as it is")
+    require(len(predict("--prompt", "aaaaa", "--tokens", "200")) == POSITIONS + 1, "ends at the last position")
+    require(f"takes {POSITIONS} tokens" in predict("--prompt", "a" * POSITIONS, code=1), "a prompt without room")
 
     for options, part in ((["--prompt", ""], "no tokens"), (["--prompt", "a", "--text", "a"], "--prompt goes without"),
                           (["--prompt", "a", "--top-p", "0.5"], "--temperature"),
