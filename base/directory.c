@@ -113,6 +113,20 @@ static bool list_entries(const char *path, Entries *entries)
     return true;
 }
 
+void directory_spare_own(const char *directory)
+{
+    char *inside = directory_join(directory, "."); /* `directory` may be a link */
+    Entries entries = {0};
+    if (list_entries(inside, &entries))
+        for (size_t i = 0; i < entries.count; i++) {
+            char *path = directory_join(directory, entries.items[i].name);
+            if (entries.items[i].own) input_files_note_path(path);
+            free(path);
+        }
+    entries_free(&entries);
+    free(inside);
+}
+
 /* The path of the first file that is not skycc's, here or in a directory that a list names; free() it. NULL: none. */
 static char *first_stranger(const Entries *entries, const char *directory)
 {

@@ -21,6 +21,8 @@ char *directory_join(const char *directory, const char *name);
 
 /* Whether the list in `directory` names this file. */
 bool directory_lists(const char *directory, const char *name);
+/* From now on no output may replace a file that the list names, under any name (input_files.h). */
+void directory_spare_own(const char *directory);
 
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics);
 /* Where to write, before the commit, the file that is called `path` after it; `path` may lie outside the directory.

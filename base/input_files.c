@@ -80,6 +80,11 @@ static void set(Identity identity, const char *path)
 
 void input_files_note(int descriptor, const char *path) { set(identify(descriptor, ""), path); }
 
+void input_files_note_path(const char *path)
+{
+    if (*path) set(identify(AT_FDCWD, path), path);
+}
+
 void input_files_release(int descriptor) { set(identify(descriptor, ""), NULL); }
 
 void input_files_release_path(const char *path)

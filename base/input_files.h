@@ -6,6 +6,7 @@
 
 /* Remembers the regular file that `descriptor` reads; file_map does. What this process made itself is no input. */
 void input_files_note(int descriptor, const char *path);
+void input_files_note_path(const char *path); /* not read yet, or by another process */
 
 /* Declares the file of `descriptor`, or at `path`, to be this process's own. It may be replaced although it was read:
  * state or a log that a program continues. */

@@ -1,6 +1,5 @@
 #include "driver/commands/run_options.h"
 
-#include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +27,7 @@ static void take_tokenizer(Options *completed, Settings *settings, const char *r
 static int note_input(const char *path, const struct stat *status, int type, struct FTW *place)
 {
     (void)status, (void)place;
-    int descriptor = type == FTW_F ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    if (descriptor < 0) return 0;
-    input_files_note(descriptor, path);
-    close(descriptor);
+    if (type == FTW_F) input_files_note_path(path);
     return 0;
 }
 

@@ -1,6 +1,5 @@
 #include "federation/member/member.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -48,13 +47,9 @@ static bool read_federation(Member *member, Diagnostics *diagnostics)
 static bool log_spares_inputs(Member *member, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
-    const char *inputs[] = {options->data, arena_format(&member->arena, "%s/start.safetensors", options->directory)};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
-        int descriptor = inputs[i] ? open(inputs[i], O_RDONLY | O_CLOEXEC) : -1;
-        if (descriptor < 0) continue; /* reported where it is read */
-        input_files_note(descriptor, inputs[i]);
-        close(descriptor);
-    }
+    if (options->data) input_files_note_path(options->data);
+    if (options->eval_data) input_files_note_path(options->eval_data);
+    input_files_note_path(arena_format(&member->arena, "%s/start.safetensors", options->directory));
     return !options->log || input_files_spare(options->log, diagnostics);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/input_files.h"
 #include "base/owned_files.h"
@@ -227,13 +228,15 @@ static bool spare_checkpoints(const char *output, const char *checkpoint, Diagno
 
 /* No output may replace a file that any rank has opened, another output, or a part of what skycc made. A misspelt
  * directory must fail now and not hours later. */
-static bool check_outputs(Training *t, Diagnostics *diagnostics, int *exit_code)
+static bool check_outputs(Training *t, const char *directory, Diagnostics *diagnostics, int *exit_code)
 {
     const TrainingOptions *options = t->options;
-    const char *const outputs[] = {options->log, options->trace, options->audit, options->tensorboard};
+    const char *const outputs[] = {options->log, options->trace, options->audit, options->tensorboard,
+                                   options->eval_first};
     enum { COUNT = sizeof outputs / sizeof *outputs };
     bool writes = t->world->rank == 0; /* others may have another folder */
     OutputFile trace;
+    if (writes) directory_spare_own(directory);
     for (size_t i = 0; i < COUNT; i++) {
         if (!outputs[i]) continue;
         input_files_spare(outputs[i], diagnostics);
@@ -268,7 +271,7 @@ bool training_open(Training *t, const char *directory, Diagnostics *diagnostics,
     const char *checkpoint = t->options->checkpoint;
     if (!open_data(t, diagnostics, exit_code) || !open_work(t, directory, diagnostics, exit_code) ||
         (checkpoint && !checkpoint_lock_directory(t->world, t->program, checkpoint, diagnostics, exit_code)) ||
-        !open_evaluation(t, diagnostics, exit_code) || !check_outputs(t, diagnostics, exit_code))
+        !open_evaluation(t, diagnostics, exit_code) || !check_outputs(t, directory, diagnostics, exit_code))
         return false;
     open_schedule(t);
     if (!resume(t, diagnostics, exit_code)) return false;

@@ -89,6 +89,8 @@ def commands():
     attack(["m.onnx", "c.yaml"], ["-o"], "compile", *model, "--emit=graph")
     attack(["m.onnx", "c.yaml", "profile.json"], ["-o"], "plan", *model, "--profile", "profile.json")
     attack(["costs.json"], ["-o"], "plan", "--costs", "costs.json")
+    attack(["d.safetensors"], ["-o"], "plan", "m.onnx", "-d", "c.yaml", "--dim", "batch=2", "--dim", "seq=auto:6",
+           "--lengths", "d.safetensors")
     attack(["m.onnx", "c.yaml"], ["-o"], "probe", *model[:-2])
     attack(["m.onnx", "x.safetensors"], ["-o"], "run", "m.onnx", "--inputs", "x.safetensors")
     attack(["t.tsv", "folder/vocab.txt"], ["-o"], "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence",
@@ -116,8 +118,14 @@ def trains():
     run(*train, "--checkpoint", "kept", "--resume", "--log", "run.csv", "--trace", "trace.json")
     weights = [f"job/{name}" for name in sorted(os.listdir("job")) if name.endswith(".safetensors")] or ["m.onnx"]
     for path in ("d.safetensors", "e.safetensors", *weights):
-        for option in ("--log", "--trace"):
+        for option in ("--log", "--trace", "--eval-first"):
             refused(path, path, *train, option, path, environment=environment)
+    for name in ("job/train", "job/plan.json"):  # which no rank reads
+        for output in (name, *forms(name)):
+            for option in ("--log", "--eval-first"):
+                refused(name, output, *train, option, output, environment=environment)
+        for kind in ("link", "hard"):
+            os.remove(f"{kind}-{os.path.basename(name)}")
     for output in forms("d.safetensors"):
         refused("d.safetensors", output, *train, "--log", output, environment=environment)
         os.remove(output)
@@ -128,6 +136,9 @@ def trains():
             environment=environment)
     run(skycc, "export", "m.onnx", "kept", "-o", "trained.onnx")
     step = "kept/step-00000002"
+    safetensors_files.write("unnamed.safetensors", safetensors_files.read("e.safetensors"))
+    attack(["m.onnx", "unnamed.safetensors", f"{step}/rank-00.safetensors"], ["-o"], "evaluate", "m.onnx", "kept",
+           "unnamed.safetensors")
     attack(["m.onnx", f"{step}/MANIFEST.json", f"{step}/rank-00.safetensors"], ["-o"], "export", "m.onnx", "kept")
     # A directory of skycc's own that holds an input, and one in whose place an input is.
     run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", "job", "-q")  # again: nothing of it is read
@@ -293,8 +304,10 @@ aggregate: plain
             require(content(path) == before, log, "is replaced")
             if log != path:
                 os.remove(log)
-    join = ("fed/paris/train", "--join", "--data", "d.safetensors", "--checkpoint", "joined")
-    for path in ("d.safetensors", "paris.key", "fed/paris/federation.yaml", "fed/paris/start.safetensors"):
+    join = ("fed/paris/train", "--join", "--data", "d.safetensors", "--eval-data", "e.safetensors", "--checkpoint",
+            "joined")
+    for path in ("d.safetensors", "e.safetensors", "paris.key", "fed/paris/federation.yaml",
+                 "fed/paris/start.safetensors"):
         before = content(path)
         for log in (path, *forms(path)):
             result = subprocess.run([*join, "--log", log], capture_output=True, text=True, timeout=60)

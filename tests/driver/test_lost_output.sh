@@ -58,11 +58,17 @@ import FOLDER -o - -q
 head ENCODER --head seqcls:2 -o - -q
 predict MODEL --text good --tokenizer vocab.txt
 predict MODEL --data data.safetensors
+evaluate MODEL trained.safetensors data.safetensors
+evaluate MODEL trained.safetensors data.safetensors -o -
+finetune FOLDER table.tsv --tokenizer vocab.txt --label label --dry-run
+probe --devices
+explain run/plan.json --report svg
+plan --costs run/costs.json --report html
 federate MODEL -c federation.yaml DIMS -o sites
 deploy run --check
 END
-for command in check compile plan run probe verify explain diff plot tokenize bert export import head predict key \
-    federate coordinate deploy; do
+for command in finetune check compile plan run probe verify explain diff plot tokenize bert export import head \
+    predict evaluate key federate coordinate deploy; do
     echo "$command --help"
 done >>commands
 number=0
@@ -93,7 +99,7 @@ while read -r line; do
     "$skycc" "${words[@]}" 2>message >&- && fail "skycc $line is a success without standard output"
     grep -q 'standard output: error: cannot write' message || fail "skycc $line >&- says: $(cat message)"
 done <commands
-grep -q . <<<"$number" && [ $number -gt 40 ] || fail "only $number commands"
+grep -q . <<<"$number" && [ $number -gt 50 ] || fail "only $number commands"
 
 # A closed standard output is no place for what is printed: no file that is opened next may take it for one.
 "$skycc" export "$model" trained.safetensors -o with.onnx &&
@@ -115,5 +121,6 @@ full export "$model" trained.safetensors -o /dev/full
 full import "$folder" -o /dev/full -q
 full head "$data/bert/bert-nano-model-opset14-dyn.onnx" --head seqcls:2 -o /dev/full -q
 full predict "$model" --text good --tokenizer vocab.txt -o /dev/full
+full evaluate "$model" trained.safetensors data.safetensors -o /dev/full
 
 finish "$number commands say what they could not write"

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -287,6 +288,33 @@ def check_refusals():
     refused(1, "missing.onnx", "missing.onnx", "--text", "w5")
 
 
+def check_overwritten():
+    """A data set that is overwritten by others of its ids while it is in use."""
+    rows = {"input_ids": np.full((10000, 24), 5, "i4"), "attention_mask": np.ones((10000, 24), "i4"),
+            "token_type_ids": np.zeros((10000, 24), "i4")}
+    for change, code in (("write", 1), ("replace", 0)):
+        safetensors_files.write("large.safetensors", rows)
+        process = subprocess.Popen([skycc, "predict", "folder", "--data", "large.safetensors", "-o", "large.csv"],
+                                   stderr=subprocess.PIPE, text=True)
+        mapped = False
+        while process.poll() is None and not mapped:
+            with open(f"/proc/{process.pid}/maps") as maps:
+                mapped = "large.safetensors" in maps.read()
+        process.send_signal(signal.SIGSTOP)
+        if change == "write":
+            with open("large.safetensors", "r+b") as file:
+                file.seek(-24 * 4, os.SEEK_END)
+                file.write(np.zeros(24, "i4").tobytes())
+        else:
+            safetensors_files.write("next.safetensors", rows)
+            os.rename("next.safetensors", "large.safetensors")
+        process.send_signal(signal.SIGCONT)
+        said = process.communicate()[1]
+        require(process.returncode == code and ("was overwritten while it was in use" in said) == (code == 1), change,
+                process.returncode, said)
+        require(os.path.exists("large.csv") == (code == 0), change, "large.csv")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -294,7 +322,7 @@ def main():
         os.mkdir("temporary")
         prepare()
         for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers,
-                      check_masks, check_embeddings, check_refusals):
+                      check_masks, check_embeddings, check_refusals, check_overwritten):
             check()
         require(not os.listdir("temporary"), "temporary files are left:", os.listdir("temporary"))
         os.chdir("/")
