@@ -70,25 +70,28 @@ class Bench:
             self._compile_or_end(plan, plan)
         with open(f"{folder}/hosts.yaml", "w") as file:
             file.write("devices: [{name: a, host: one}, {name: b, host: two}]\n")
+        with open(f"{folder}/opencl.yaml", "w") as file:
+            file.write("devices: [{name: a, threads: 1}, {name: b, target: opencl}]\n")
         self._compile_or_end("hosts", "hosts")
         self._compile_or_end("two", "stale", "--dropout", "0.2")
         self._compile_or_end("two", "frozen", "--freeze", "*embeddings*", "--freeze", "*layer.1*")
         self._run_undisturbed()
-        self._replicated = None
+        self._undisturbed = {}
 
     def _compile_or_end(self, plan, name, *options):
         done = self.compile(plan, f"{self.folder}/programs/{name}", self.cache, options=options)
         if done.returncode != 0:
             sys.exit(f"the model does not compile:\n{done.stdout}")
 
-    def replicated(self):
-        """How a training of two replicas ends undisturbed: two pipelines sum the same gradients in another order."""
-        if not self._replicated:
-            self._compile_or_end("two", "replicas", "--replicas", "2")
-            trial = Trial(self, f"{self.folder}/undisturbed-replicas", None)
-            trial.ends(trial.start("replicas"), {0})
-            self._replicated = losses(trial.log), last_parameters(trial.saved)
-        return self._replicated
+    def undisturbed(self, name):
+        """How a training with other bits ends: two replicas sum the same gradients in another order, and an OpenCL
+        device computes in its own."""
+        if name not in self._undisturbed:
+            self._compile_or_end(*{"replicas": ("two", name, "--replicas", "2"), "opencl": (name, name)}[name])
+            trial = Trial(self, f"{self.folder}/undisturbed-{name}", None)
+            trial.ends(trial.start(name), {0})
+            self._undisturbed[name] = losses(trial.log), last_parameters(trial.saved)
+        return self._undisturbed[name]
 
     def finetuned(self):
         if not self._finetuned:
@@ -200,6 +203,7 @@ class Finetuned:
             if done.returncode != 0:
                 sys.exit(f"skycc finetune fails:\n{done.stdout}")
         self.duration, self.result = time.monotonic() - start, self.of(run)
+        self.size = sum(os.path.getsize(os.path.join(run, name)) for name in tree(run))
 
     def command(self, run):
         folder = f"{self.bench.folder}/finetune"
