@@ -14,14 +14,12 @@ static const char *there(Settings *settings, const char *run, const char *name)
     return access(path, F_OK) == 0 ? path : NULL;
 }
 
-/* The copy in RUN/model, unless training has not ended yet. */
-static void take_tokenizer(Options *completed, Settings *settings, const char *run)
+void run_find_tokenizer(Settings *settings, const char *run)
 {
-    const char *own = settings->of[SETTING_TOKENIZER].value;
-    const char *name = own ? strrchr(own, '/') : NULL;
+    const char *own = settings->of[SETTING_TOKENIZER].value, *name = own ? strrchr(own, '/') : NULL;
     const char *copy = name ? there(settings, run, arena_format(&settings->arena, "model%s", name)) : NULL;
-    completed->tokenizer = copy ? copy : own;
-    completed->cased |= settings->of[SETTING_CASED].value != NULL;
+    if (name && !copy) copy = there(settings, run, arena_format(&settings->arena, "model.tokenizer%s", name));
+    if (copy) settings->of[SETTING_TOKENIZER].value = copy;
 }
 
 static int note_input(const char *path, const struct stat *status, int type, struct FTW *place)
@@ -56,7 +54,11 @@ bool run_options_complete(Options *completed, const Options *options, Settings *
     if (embedding) completed->model = embedding, completed->checkpoint = NULL;
     if (!options->labels && settings_name_labels(settings))
         completed->labels = there(settings, run, "data/train.safetensors");
-    if (!options->tokenizer) take_tokenizer(completed, settings, run);
+    run_find_tokenizer(settings, run);
+    if (!options->tokenizer) {
+        completed->tokenizer = settings->of[SETTING_TOKENIZER].value;
+        completed->cased |= settings->of[SETTING_CASED].value != NULL;
+    }
     if (!options->source) completed->source = there(settings, run, "model");
     if (options->data && !options->texts[0]) completed->texts[0] = settings_joined(settings, SETTING_TEXT, ',');
     if (settings->of[SETTING_LENGTH].value) completed->dataset.max_length = atoi(settings->of[SETTING_LENGTH].value);
