@@ -16,6 +16,7 @@
 #include "driver/federate/federation_steps.h"
 #include "federation/amendment.h"
 #include "federation/planning/probed_links.h"
+#include "frontend/onnx/model.h"
 
 static const char *site_directory(Federate *federate, int site)
 {
@@ -32,15 +33,45 @@ static bool copy_file(const char *from, const char *to, Diagnostics *diagnostics
     return ok;
 }
 
+/* The files next to the model that hold its weights: frozen ones are in no checkpoint. */
+static bool copy_external(Federate *federate, const char *directory, Diagnostics *diagnostics)
+{
+    OnnxModel model;
+    Arena *arena = &federate->arena;
+    bool ok = onnx_model_open(&model, federate->options->model, false, diagnostics);
+    for (size_t i = 0; ok && i < model.proto->graph->n_initializer; i++) {
+        const Onnx__TensorProto *tensor = model.proto->graph->initializer[i];
+        for (size_t e = 0; ok && e < tensor->n_external_data; e++)
+            if (strcmp(tensor->external_data[e]->key, "location") == 0)
+                ok = external_data_open(&model.external, tensor->external_data[e]->value,
+                                        PLACE_FILE(federate->options->model), diagnostics);
+    }
+    for (size_t f = 0; ok && f < model.external.count; f++) {
+        char *to = arena_format(arena, "%s/%s", directory, model.external.files[f]->location);
+        for (char *slash = to + strlen(directory) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+            *slash = '\0';
+            mkdir(to, 0777);
+        }
+        ok = access(to, F_OK) == 0
+                 ? input_error(diagnostics, federate->options->model, "rename that file and save again",
+                               "keeps weights in '%s', a name that the coordinator's folder needs",
+                               model.external.files[f]->location)
+                 : copy_file(model.external.files[f]->path, to, diagnostics);
+    }
+    onnx_model_close(&model);
+    return ok;
+}
+
 /* The coordinator gets what it evaluates with, and tries it on the model that all begin with. */
 static bool add_evaluation(Federate *federate, const char *directory, const char *data, Diagnostics *diagnostics)
 {
     Arena *arena = &federate->arena;
     Evaluation evaluation;
     bool ok = copy_file(federate->options->model, arena_format(arena, "%s/" EVALUATOR_MODEL, directory), diagnostics) &&
-              copy_file(data, arena_format(arena, "%s/" EVALUATOR_DATA, directory), diagnostics);
+              copy_file(data, arena_format(arena, "%s/" EVALUATOR_DATA, directory), diagnostics) &&
+              copy_external(federate, directory, diagnostics);
     if (!ok) return false;
-    pid_t process = evaluator_begin(directory, arena_format(arena, "%s/model.safetensors", directory));
+    pid_t process = evaluator_begin(directory, arena_format(arena, "%s/model.safetensors", directory), data);
     if (process > 0) evaluator_ended(process, directory, true, &ok, &evaluation);
     return (process > 0 && ok) ||
            input_error(diagnostics, data, "evaluate: {data: FILE} in federation.yaml names it; skycc evaluate tries it",

@@ -29,14 +29,14 @@ void evaluator_clean(const char *directory)
     arena_free(&arena);
 }
 
-pid_t evaluator_begin(const char *directory, const char *checkpoint)
+pid_t evaluator_begin(const char *directory, const char *checkpoint, const char *data)
 {
     Arena arena = {0};
     char *const words[] = {"skycc",
                            "evaluate",
                            arena_format(&arena, "%s/" EVALUATOR_MODEL, directory),
                            arena_string(&arena, checkpoint),
-                           arena_format(&arena, "%s/" EVALUATOR_DATA, directory),
+                           data ? arena_string(&arena, data) : arena_format(&arena, "%s/" EVALUATOR_DATA, directory),
                            "-o",
                            arena_string(&arena, result_path(&arena, directory)),
                            NULL};

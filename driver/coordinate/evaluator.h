@@ -14,9 +14,9 @@
 
 /* Removes results that coordinators left that were killed. */
 void evaluator_clean(const char *directory);
-/* Begins with the model in `checkpoint`; the process's id, -1: there is none to be had. Errors that it finds go to
- * standard error. */
-pid_t evaluator_begin(const char *directory, const char *checkpoint);
+/* Begins with the model in `checkpoint`, on `data` (NULL: EVALUATOR_DATA); the process's id, -1: there is none to be
+ * had. Errors that it finds go to standard error. */
+pid_t evaluator_begin(const char *directory, const char *checkpoint, const char *data);
 /* Whether it has ended, or with `waits` once it has: *ok and *evaluation (but its round) are set then. */
 bool evaluator_ended(pid_t process, const char *directory, bool waits, bool *ok, Evaluation *evaluation);
 

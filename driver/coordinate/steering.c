@@ -144,7 +144,7 @@ static void watch_evaluation(Steering *steering, bool waits)
     if (steering->process <= 0 && is_due(steering)) {
         char *path = model_history_path(steering->directory, steering->coordinator->model.round);
         steering->evaluating = steering->coordinator->model.round;
-        steering->process = evaluator_begin(steering->directory, path);
+        steering->process = evaluator_begin(steering->directory, path, NULL);
         free(path);
     }
     steering->coordinator->holds = steering->process > 0;

@@ -42,7 +42,7 @@ class Scene:
         with open(f"{self.folder}/{name}.pub", encoding="utf-8") as file:
             return file.read().strip()
 
-    def federate(self, output, *rules, sites=None, dims=("batch=4", "seq=16"), options=(), own=()):
+    def federate(self, output, *rules, sites=None, dims=("batch=4", "seq=16"), options=(), own=(), model=None):
         """`skycc federate` of these sites (all) with further lines of federation.yaml; what became of it."""
         with open(f"{self.folder}/federation.yaml", "w", encoding="utf-8") as file:
             print("sites:", file=file)
@@ -56,6 +56,6 @@ class Scene:
             print(f"local_steps: {self.local_steps}", *rules, sep="\n", file=file)
         sizes = [word for dim in dims for word in ("--dim", dim)]
         return subprocess.run([
-            self.skycc, "federate", self.model, "-c", "federation.yaml", "-o", output, *sizes, *self.allocation,
-            *options
+            self.skycc, "federate", model or self.model, "-c", "federation.yaml", "-o", output, *sizes,
+            *self.allocation, *options
         ], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
