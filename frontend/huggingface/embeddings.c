@@ -3,8 +3,16 @@
 
 enum { LEAST_RELATIVE_POSITIONS = 4096 };
 
+/* Whether positions are those of RoBERTa and MPNet, which count from the padding token's number on. */
+static bool counts_tokens(const HuggingFaceConfig *config)
+{
+    return (config->type->family == FAMILY_ROBERTA || config->type->family == FAMILY_MPNET) &&
+           (!config->type->form || config->decoder.absolute) && !config->distances;
+}
+
 int64_t encoder_most_positions(const HuggingFaceConfig *config)
 {
+    if (counts_tokens(config)) return config->positions - config->padding - 1;
     const RotaryConfig *rotary = &config->decoder.rotary[0];
     if (config->type->form)
         return rotary->kind == ROTARY_DYNAMIC ? (int64_t)((double)config->positions * rotary->factor)
@@ -26,7 +34,7 @@ static const char *additive_mask(Network *network, const char *scope)
 /* 0 ... seq - 1, as (1, seq): the front of a constant, or of decoders, whose sequences are long, counted */
 static const char *count_positions(Network *network, const char *scope)
 {
-    if (network->config->type->form) {
+    if (network->config->type->form && !counts_tokens(network->config)) {
         const char *range = network_apply(network, scope, "Range", network_integer(network, scope, 0),
                                           network_length(network, scope, network_integer(network, scope, 1)),
                                           network_integer(network, scope, 1));
@@ -79,7 +87,7 @@ void encoder_add_inputs(Network *network)
 }
 
 /* Positions of RoBERTa and MPNet, as in the library: padding tokens have the position of the padding id, other tokens
- * count up from it. */
+ * count up from it. Longer sequences than there are positions for do not broadcast, as in other models. */
 static const char *counted_tokens(Network *network, const char *scope)
 {
     const char *padding = network_integer(network, scope, network->config->padding);
@@ -87,14 +95,15 @@ static const char *counted_tokens(Network *network, const char *scope)
     const char *token =
         network_cast(network, scope, network_apply(network, scope, "Not", equal), ONNX__TENSOR_PROTO__DATA_TYPE__INT64);
     const char *count = network_apply(network, scope, "CumSum", token, network_integer(network, scope, 1));
-    return network_apply(network, scope, "Add", network_apply(network, scope, "Mul", count, token), padding);
+    const char *zeros = network_apply(network, scope, "Mul", network->positions, network_integer(network, scope, 0));
+    return network_apply(network, scope, "Add", network_apply(network, scope, "Mul", count, token),
+                         network_apply(network, scope, "Add", zeros, padding));
 }
 
 const char *encoder_add_positions(Network *network, const char *scope, const char *sum)
 {
     const HuggingFaceConfig *config = network->config;
-    bool counts = config->type->family == FAMILY_ROBERTA || config->type->family == FAMILY_MPNET;
-    const char *positions = counts ? counted_tokens(network, scope) : network->positions;
+    const char *positions = counts_tokens(config) ? counted_tokens(network, scope) : network->positions;
     const char *rows = network_embedding(network, network_scope(network, scope, "position_embeddings"), positions,
                                          config->positions, config->embedding);
     return network_apply(network, scope, "Add", sum, rows);
