@@ -105,6 +105,7 @@ static Tokenizer *open_tokenizer(const Options *options, DatasetOptions *dataset
                             (long long)texts.most_positions, (long long)texts.most_positions, dataset->max_length);
         dataset->max_length = (int)texts.most_positions;
     }
+    if (dataset->stride < 0) dataset->stride = dataset_stride(dataset->max_length);
     if (options->tokenizer) return tokenizer_open_json(options->tokenizer, diagnostics);
     return options->vocabulary ? tokenizer_open(options->vocabulary, !options->cased, diagnostics)
                                : text_tokenizer_of_folder(texts.folder, options->model, options->cased, diagnostics);

@@ -14,6 +14,8 @@ static const char *loss_of(const Head *head)
     case HEAD_TOKENS:
     case HEAD_MASKED: return "cross-entropy";
     case HEAD_NEXT: return "cross-entropy,shift";
+    case HEAD_MEAN:
+    case HEAD_FIRST: return head->pairs ? "contrastive:embedding:embedding_2" : NULL;
     default: return NULL;
     }
 }
@@ -40,11 +42,8 @@ bool head_loss(const OnnxModel *model, const char **loss, Diagnostics *diagnosti
     Head head = {0};
     const char *text = onnx_model_property(model, PROPERTY_HEAD);
     *loss = text && head_parse(text, &head) ? loss_of(&head) : NULL;
-    return (head.kind != HEAD_MEAN && head.kind != HEAD_FIRST) ||
+    return *loss || (head.kind != HEAD_MEAN && head.kind != HEAD_FIRST) ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(model->path),
-                             head.pairs
-                                 ? "give --loss contrastive:embedding:embedding_2, or cosine:embedding:embedding_2"
-                                 : "import it with --head pairs:mean, which embeds two texts a row",
-                             head.pairs ? "has two embeddings, and several losses compare two"
-                                        : "has an embedding as its output, which alone has no loss");
+                             "import it with --head pairs:mean, which embeds two texts a row",
+                             "has an embedding as its output, which alone has no loss");
 }

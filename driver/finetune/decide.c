@@ -15,12 +15,13 @@
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/table_check.h"
 #include "frontend/huggingface/add_head.h"
+#include "frontend/text/dataset_options.h"
 #include "frontend/text/chat_template.h"
 #include "graph/passes/pack_rows.h"
 #include "runtime/program/label_names.h"
 
 #define PATIENCE "3"
-enum { BATCH = 32, MOST_LENGTH = 512, ANSWER_LENGTH = 384, ANSWER_STRIDE = 128 };
+enum { BATCH = 32, MOST_LENGTH = 512, ANSWER_LENGTH = 384 };
 #define HOLDOUT 0.1
 #define KEPT_WHOLE 0.995
 
@@ -108,7 +109,9 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
 static size_t classes_of(const Decision *decision)
 {
     const TaskColumns *columns = &decision->columns;
-    return columns->label_count ? table_survey_column(&decision->survey, columns->labels[0])->distinct : 0;
+    const SurveyColumn *label =
+        columns->label_count ? table_survey_column(&decision->survey, columns->labels[0]) : NULL;
+    return !label ? 0 : columns->task == TASK_MULTI_LABEL ? table_survey_labels(label) : label->distinct;
 }
 
 static void set_head(Decision *decision)
@@ -246,7 +249,7 @@ static void take_windows(Decision *decision, const uint32_t *lengths)
     if (given) most = atoll(given);
     int64_t longest = lengths[decision->survey.rows - 1], length = longest < most ? longest : most;
     if (decision->model.width) length = decision->model.width;
-    int64_t stride = !shares ? 0 : length / 3 < ANSWER_STRIDE ? length / 3 : ANSWER_STRIDE;
+    int64_t stride = shares ? dataset_stride((int)length) : 0;
     decision->examples = 0;
     for (size_t i = 0; i < decision->survey.rows; i++) /* about: questions take room in every window */
         decision->examples += lengths[i] <= length ? 1 : 1 + (lengths[i] - length + stride) / (length - stride);

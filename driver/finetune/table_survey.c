@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "frontend/text/cells.h"
+#include "frontend/text/labels.h"
 
 /* ---- Columns ---- */
 
@@ -116,13 +117,30 @@ static bool take_list(TableSurvey *survey, SurveyColumn *column, TableField fiel
     char number[32];
     if (!on_lines && !field.nested && field.text[0] != '[') return false;
     json_t *list = cell_list(field, on_lines ? "\n" : " \t\r\n");
-    for (size_t i = 0; list && i < json_array_size(list); i++) {
+    size_t width = json_array_size(list);
+    float value;
+    for (size_t i = 0; i < width; i++) {
         const char *item = cell_item(json_array_get(list, i), number);
         if (item) take_value(survey, column, item);
+        if (!item || !label_is_number(item, &value))
+            column->no_vectors = true;
+        else if (item[strspn(item, "0123456789")])
+            column->fractions = true;
+        else if (value > 1)
+            column->counts = true;
     }
+    if (list && column->lists && width != column->width) column->no_vectors = true;
+    column->width = width;
     column->lists += list != NULL;
     json_decref(list);
     return list != NULL;
+}
+
+size_t table_survey_labels(const SurveyColumn *column)
+{
+    bool vectors = column->lists && column->lists == column->filled && column->width > 1 && !column->no_vectors &&
+                   (column->fractions || !column->counts);
+    return vectors ? column->width : column->distinct;
 }
 
 static void take_number(SurveyColumn *column, const char *text, double number)
@@ -131,7 +149,7 @@ static void take_number(SurveyColumn *column, const char *text, double number)
     if (!column->numbers || number > column->greatest) column->greatest = number;
     column->numbers++;
     column->whole += !text[strspn(text, "+-0123456789")];
-    column->binary += strcmp(text, "0") == 0 || strcmp(text, "1") == 0;
+    column->binary += number == 0 || number == 1;
 }
 
 static void take_field(TableSurvey *survey, SurveyColumn *column, TableField field, bool on_lines)
@@ -145,8 +163,11 @@ static void take_field(TableSurvey *survey, SurveyColumn *column, TableField fie
     if (!text) memory_exhausted();
     double number;
     const char *unsigned_text = text + (text[0] == '-' || text[0] == '+');
+    float truth;
     if (field.length < 64 && units_parse_number(unsigned_text, &number))
         take_number(column, text, text[0] == '-' ? -number : number);
+    else if (label_is_truth(text, &truth))
+        column->binary++, column->least = truth;
     take_value(survey, column, text);
     free(text);
 }

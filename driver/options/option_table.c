@@ -303,8 +303,9 @@ static const Option rows[] = {
      .help = "how the table is encoded, if it is not UTF-8: cp1252, utf-16, latin1 or any name that iconv knows"},
     {"model", 0, "MODEL", TOKENIZE, OPTION_FILE, FIELD(model), .common = TOKENIZE,
      .help = "the imported model or its folder: gives the tokenizer and limits --max-length to its positions"},
-    {"stride", 0, "N", TOKENIZE, OPTION_INTEGER, 0, DATASET_MOST_LENGTH, FIELD(dataset.stride), .initial = "128",
-     .help = "with --task qa: tokens that two windows of a long context share"},
+    {"stride", 0, "N", TOKENIZE, OPTION_INTEGER, 0, DATASET_MOST_LENGTH, FIELD(dataset.stride),
+     .help = "with --task qa: tokens that two windows of a long context share (default: 128, at most a third of "
+             "--max-length)"},
     {"max-length", 0, "N", TOKENIZE | PREDICT, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
      FIELD(dataset.max_length), .initial = "128", .common = TOKENIZE,
      .help = "tokens per row: shorter texts are padded, longer ones cut"},

@@ -7,8 +7,11 @@
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics)
 {
-    *options =
-        (Options){.steps = -1, .finetune.serve = -1, .fail_above = INFINITY, .plan.request.time_limit_s = INFINITY};
+    *options = (Options){.steps = -1,
+                         .finetune.serve = -1,
+                         .dataset.stride = -1,
+                         .fail_above = INFINITY,
+                         .plan.request.time_limit_s = INFINITY};
     OptionSet set = command_options(command, &options->arena);
     bool ok = options_parse(&set, argument_count, arguments, options, &options->arena, diagnostics);
     bool packs = command == COMMAND_COMPILE || command == COMMAND_PLAN || command == COMMAND_PROBE;

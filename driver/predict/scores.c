@@ -214,17 +214,17 @@ static void report_all(Scores *scores)
 {
     const Predictions *predictions = scores->predictions;
     double loss = scores->counted ? scores->loss / (double)scores->counted : NAN;
-    text_format(scores->text, "%-12s %lld\n", "rows", (long long)predictions->rows->count);
+    int64_t windows = predictions->rows->count, rows = scores->texts.count ? scores->texts.count : windows;
+    text_format(scores->text, "%-12s %lld\n", "rows", (long long)rows);
     json_open(&scores->json, NULL, '{');
-    json_add_integer(&scores->json, "rows", predictions->rows->count);
+    json_add_integer(&scores->json, "rows", rows);
+    if (scores->texts.count) json_add_integer(&scores->json, "windows", windows);
     report(scores, "loss", loss, false);
     if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST) {
         report(scores, "accuracy", scores->counted ? (double)scores->right / (double)scores->counted : NAN, true);
     } else if (predictions->head == HEAD_QUESTION && scores->texts.count) {
         double exact, f1;
         best_answers_measure(scores->answers, &scores->texts, &exact, &f1);
-        text_format(scores->text, "%-12s %lld\n", "questions", (long long)scores->texts.count);
-        json_add_integer(&scores->json, "questions", scores->texts.count);
         report(scores, "exact", exact, true);
         report(scores, "f1", f1, false);
     } else if (scores->tags.count) {
@@ -299,7 +299,9 @@ static bool number_labels(Scores *scores, Diagnostics *diagnostics)
             for (number = 0; number < scores->classes; number++)
                 if (strcmp(predictions->labels[number], names[i]) == 0) break;
         if (number == scores->classes)
-            return input_error(diagnostics, predictions->rows->file, "make it with skycc tokenize --labels-of DATA",
+            return input_error(diagnostics, predictions->rows->file,
+                               predictions->labels_of ? "make it with skycc tokenize --labels-of DATA"
+                                                      : "give the training data, which names the labels: --labels DATA",
                                "has the label '%s', which the model does not know", names[i]);
         scores->numbers[i] = number;
     }

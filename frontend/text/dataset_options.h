@@ -50,6 +50,13 @@ typedef struct DatasetOptions {
     bool balance;        /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
 } DatasetOptions;
 
+/* How many tokens two windows of this length share, where nobody says it. */
+static inline int dataset_stride(int length)
+{
+    enum { USUAL = 128 };
+    return length / 3 < USUAL ? length / 3 : USUAL;
+}
+
 typedef struct DatasetSummary {
     size_t examples;
     size_t left_out;        /* rows without agreed label, or cut before their first response */

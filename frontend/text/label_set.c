@@ -12,9 +12,7 @@ static bool read_value(const LabelSet *set, TableReader *reader, const char *nam
     char text[64] = "";
     if (!field.text || field.length == 0) return table_error(reader, NULL, "has no '%.*s'", SHOWN_BYTES, name);
     if (field.length < sizeof text) memcpy(text, field.text, field.length);
-    bool known = label_is_number(text, value);
-    if (!known && !set->measured && (strcmp(text, "false") == 0 || strcmp(text, "true") == 0))
-        known = true, *value = *text == 't';
+    bool known = label_is_number(text, value) || (!set->measured && label_is_truth(text, value));
     if (known && (set->measured || *value == 0 || *value == 1)) return true;
     return table_error(reader, set->measured ? NULL : "with --regression columns of labels are values of any size",
                        "'%.*s' of '%.*s' is %s", (int)(field.length < SHOWN_BYTES ? field.length : SHOWN_BYTES),

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json.h"
 #include "base/safetensors.h"
@@ -10,6 +11,7 @@
 #include "runtime/program/label_names.h"
 
 enum { MAX_CLASSES = 1 << 20, SHOWN_BYTES = 40 };
+static const uint32_t UNKNOWN_LABEL = UINT32_MAX; /* in `find`: it was reported */
 
 /* A whole number from 0 to MAX_CLASSES - 1. */
 static bool is_class_number(const char *text, int32_t *number)
@@ -30,6 +32,12 @@ bool label_is_number(const char *text, float *number)
     char *end;
     *number = strtof(text, &end);
     return !*end && isfinite(*number);
+}
+
+bool label_is_truth(const char *text, float *value)
+{
+    *value = strcasecmp(text, "true") == 0;
+    return *value == 1 || strcasecmp(text, "false") == 0;
 }
 
 static uint32_t enter(LabelColumn *column, const char *text, size_t length, int line)
@@ -90,7 +98,27 @@ bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagn
     return ok;
 }
 
-static bool refuse_unknown(const LabelColumn *column, TableReader *reader, const char *name)
+/* The only fixed label that another writing of it means: 1 and 1.0, true and True. */
+static const uint32_t *find_same(const LabelColumn *column, const char *text)
+{
+    enum { MOST_DIGITS = 15 }; /* more are not exact in a double */
+    float rounded;
+    bool number = label_is_number(text, &rounded) && strlen(text) <= MOST_DIGITS,
+         truth = label_is_truth(text, &rounded);
+    const uint32_t *found = NULL;
+    for (size_t i = 0; (number || truth) && i < column->count; i++) {
+        const char *name = column->names[i];
+        if (number ? !label_is_number(name, &rounded) || strtod(name, NULL) != strtod(text, NULL)
+                   : strcasecmp(name, text) != 0)
+            continue;
+        if (found) return NULL;
+        found = string_map_find(&column->find, name);
+    }
+    return found;
+}
+
+/* Reports an unknown label, in the first row that has it. */
+static bool refuse_unknown(LabelColumn *column, TableReader *reader, const char *name)
 {
     Arena arena = {0};
     const char *nearest = text_nearest(name, column->names, column->count);
@@ -98,6 +126,7 @@ static bool refuse_unknown(const LabelColumn *column, TableReader *reader, const
         arena_format(&arena, "its labels are %s", label_names_some(column->names, column->count, &arena));
     table_error(reader, hint, "'%.*s' is not a label of the given data set%s%s%s", SHOWN_BYTES, name,
                 nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    string_map_add(&column->find, arena_string(&column->arena, name), UNKNOWN_LABEL);
     arena_free(&arena);
     return false;
 }
@@ -109,11 +138,12 @@ bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
     char *name = memory_allocate(field.length + 1);
     memcpy(name, field.text, field.length);
     const uint32_t *known = string_map_find(&column->find, name);
+    if (!known && column->fixed) known = find_same(column, name);
     float real;
-    bool ok = true;
-    if (column->kind == LABELS_REALS && !label_is_number(name, &real))
+    bool ok = !known || *known != UNKNOWN_LABEL;
+    if (ok && column->kind == LABELS_REALS && !label_is_number(name, &real))
         ok = table_error(reader, NULL, "the label '%.*s' is not a number", SHOWN_BYTES, name);
-    else if (!known && column->fixed && column->kind != LABELS_REALS)
+    else if (ok && !known && column->fixed && column->kind != LABELS_REALS)
         ok = refuse_unknown(column, reader, name);
     if (ok) {
         uint32_t number = known ? *known : enter(column, field.text, field.length, reader->line);

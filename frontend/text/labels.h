@@ -27,10 +27,12 @@ typedef struct LabelColumn {
 
 /* Whether a text is a finite number. */
 bool label_is_number(const char *text, float *number);
+/* Whether it is true or false, also in capitals: 1 or 0 in *value. */
+bool label_is_truth(const char *text, float *value);
 /* The labels of a data set that skycc tokenize wrote, by the same tokenizer: its names or its numbers. */
 bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagnostics *diagnostics);
-/* Adds the label of a row. Reports and returns false if it is empty, not a number although kind is REALS, or not among
- * the fixed labels. */
+/* Adds the label of a row. Returns false if it is empty, not a number although kind is REALS, or not among the fixed
+ * labels, and reports that: the last in the first row with this label. */
 bool labels_add(LabelColumn *column, TableReader *reader, TableField field);
 /* Decides the kind of labels, unless it is fixed. Gives the rows' labels in *classes or *reals (malloc'ed) and their
  * names as a JSON list in `names`, which stays empty for numbers. Warns if labels look like a mistake. */

@@ -96,18 +96,22 @@ bool job_read_list(Job *job, TableField field)
 
 /* ---- At the end ---- */
 
-/* Whether every row is a vector of 0 and 1: with fractions, or with more of them than different labels could be. */
+/* Whether every row is a vector of 0 and 1, or of fractions, one for each label. */
 static bool are_vectors(const Job *job, const int32_t *classes)
 {
+    const LabelColumn *labels = &job->labels;
     size_t width = job->list_ends[0];
-    bool repeats = !classes;
+    float number;
+    bool repeats = false;
     for (size_t r = 0; r < job->list_count; r++)
         if (job->list_ends[r] - (r ? job->list_ends[r - 1] : 0) != width) return false;
-    for (size_t i = 0; classes && i < job->labels.row_count; i++) {
+    for (size_t i = 0; i < labels->count; i++)
+        if (!label_is_number(labels->names[i], &number)) return false;
+    for (size_t i = 0; classes && i < labels->row_count; i++) {
         if (classes[i] > 1) return false;
         repeats |= i % width && (i % width > 1 || classes[i] == classes[i - 1]);
     }
-    return repeats && width > 1;
+    return width > 1 && (!labels->fixed || repeats || width == labels->count);
 }
 
 static void name_by_number(Job *job, size_t count)
@@ -134,6 +138,9 @@ static bool fill_lists(Job *job, const int32_t *classes, const float *reals)
         return table_error(&job->reader, NULL, "lists of labels hold fractions, but they are no vectors of one length");
     if (!job->labels.row_count) return table_error(&job->reader, NULL, "no row has a label");
     size_t count = vectors ? job->list_ends[0] : count_labels(job, classes), cells;
+    if (vectors && job->labels.fixed && count != job->labels.count)
+        return table_error(&job->reader, NULL, "has vectors of %zu labels, but the given data set has %zu", count,
+                           job->labels.count);
     if (vectors && !job->label_names.size) name_by_number(job, count);
     if (!size_multiply(count, examples->count, &cells) || !size_multiply(cells, sizeof(float), &cells))
         memory_exhausted();

@@ -528,6 +528,7 @@ bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, con
     }
     free(batch_rows);
     result->labels = labels;
+    result->rows = counting.texts.count ? counting.texts.count : used;
     count_together(&counting, losses);
     measure(&counting, choice, weights > 0 ? weighted / weights : NAN, result->values);
     counting_close(&counting);

@@ -12,6 +12,7 @@ typedef struct EvaluationResult {
         values[METRIC_COUNT]; /* NaN: not measured. The loss is the mean over labels, as they weigh; over batches where
                                     the model computes its own loss. Every other metric counts valid labels alike */
     int64_t labels;           /* valid ones; rows where the model computes its own loss */
+    int64_t rows;             /* of the data set; questions where answers are texts */
 } EvaluationResult;
 
 /* Chooses what is measured: `wanted` if that names anything, else what labels and outputs suggest; always the loss and

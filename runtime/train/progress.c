@@ -130,7 +130,7 @@ static void remember(Progress *progress, const double values[METRIC_COUNT])
     buffer_free(&text);
 }
 
-void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t count)
+void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t rows)
 {
     Buffer line = {0};
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) {
@@ -144,7 +144,7 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
     remember(progress, values);
     training_log_evaluation(&progress->log, values);
     progress_say(progress, "evaluation after step %lld: %s (%lld rows)", (long long)step, buffer_text(&line),
-                 (long long)count);
+                 (long long)rows);
     buffer_free(&line);
 }
 

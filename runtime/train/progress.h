@@ -34,8 +34,8 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, const c
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens);
 /* The next step starts now: what was done since the last one was no training. */
 void progress_start_step(Progress *progress);
-/* Of the last step. NaN: not measured. `count`: labels, or rows. */
-void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t count);
+/* Of the last step. NaN: not measured. `rows`: that were evaluated. */
+void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t rows);
 /* A line of its own, unless quiet. */
 void progress_say(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Ends the live line, prints the summary (planned_step_s <= 0: without the plan's) and closes the log. */

@@ -156,7 +156,7 @@ static void run_evaluation(Training *t)
     report(t, &result, sizeof result);
     bool finite = isfinite(result.values[METRIC_LOSS]);
     if (!finite && !t->failed_evaluation) t->failed_evaluation = t->step;
-    if (t->world->rank == 0) progress_evaluation(&t->progress, t->step, result.values, result.labels);
+    if (t->world->rank == 0) progress_evaluation(&t->progress, t->step, result.values, result.rows);
     if (training_watches(t)) take_value(t, result.values[t->watch.metric]);
 }
 

@@ -105,11 +105,14 @@ def check_labels():
     require("pearson" in metrics("score") and "value" in predict("score", "--text", "great")[0], metrics("score"))
 
     rows = [(text, generator.randint(0, 1), generator.randint(0, 1)) for text in TEXTS]
-    write_table("flags.csv", ["text", "rude", "long"], rows)
+    write_table("flags.csv", ["text", "rude", "long"], [(text, bool(rude), float(long)) for text, rude, long in rows])
     finetune("flags.csv", "flags")
     write_lines("lists.jsonl", [{"text": text, "labels": ["rude"] * rude + ["long"] * long}
                                 for text, rude, long in rows])
     finetune("lists.jsonl", "lists")
+    write_lines("vectors.jsonl", [{"text": text, "labels": [rude, long, 0]} for text, rude, long in rows])
+    said = run(skycc, "finetune", "model", "vectors.jsonl", "-o", "vectors", "--dry-run").stdout
+    require("multilabel:3" in said, "vectors:", said)
     for folder in ("flags", "lists"):
         require(setting("head", folder) == "multilabel:2", folder, setting("head", folder))
         require(config(folder)["problem_type"] == "multi_label_classification", folder)
@@ -180,7 +183,7 @@ def check_answers():
     with open("qa/report.html") as file:
         require(">exact<" in file.read(), "the report lacks a metric that is 0 or 1")
     check_places(safetensors_files.read("qa/data/train.safetensors"))
-    require(metrics("qa")["questions"] == 8, metrics("qa"))
+    require(metrics("qa")["rows"] == 8, metrics("qa"))
     tokenized("qa.jsonl", "held", "--max-length", "20")
     held = safetensors_files.read("held/data/train.holdout.safetensors")["row"]
     require(len(set(held.tolist())) == 8, "of 80 rows, 8 are held out, not", held)

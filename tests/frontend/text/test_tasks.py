@@ -129,9 +129,18 @@ def check_lists_of_labels():
                 metadata("out")["labels"] == '["long","rude"]', metadata("out"))
     for name, lists, expected in (("ids", [[0, 2], [1], []], [[1, 0, 1], [0, 1, 0], [0, 0, 0]]),
                                   ("vectors", [[0, 1, 1], [0, 0, 0], [1, 0, 0]], [[0, 1, 1], [0, 0, 0], [1, 0, 0]]),
+                                  ("two", [[0, 1], [1, 0]], [[0, 1], [1, 0]]),
                                   ("reals", [[0.0, 1.0], [1.0, 0.5], [0.0, 0.0]], [[0, 1], [1, .5], [0, 0]])):
         json_lines("x.jsonl", [{"text": "a", "tags": tags} for tags in lists])
         require(tokenize("x.jsonl", *columns)["labels"].tolist() == expected, name)
+    for former, lists, expected in (([[0, 1, 1], [0, 0, 0]], [[0.0, 1.0, 0.0]], [[0, 1, 0]]),
+                                    ([[0, 1], [1, 1]], [[1, 0]], [[1, 0]]), ([[0, 2], [1]], [[0, 1]], [[1, 1, 0]]),
+                                    ([["a", "b"], ["a"]], [["a", "b"]], [[1, 1]])):
+        json_lines("x.jsonl", [{"text": "a", "tags": tags} for tags in former])
+        tokenize("x.jsonl", *columns)
+        os.replace("out", "former")
+        json_lines("x.jsonl", [{"text": "a", "tags": tags} for tags in lists])
+        require(tokenize("x.jsonl", *columns, "--labels-of", "former")["labels"].tolist() == expected, former, lists)
     refused("x.jsonl", '{"text": "a", "tags": []}', "no row has a label", options=columns)
     refused("x.jsonl", '{"text": ["a"], "tags": 1}', "neither text nor a number", options=columns)
 

@@ -200,12 +200,50 @@ static void labels_of_another_file_are_kept(void **state)
     assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), ((int32_t[]){2, 1}), 8);
     assert_string_equal(safetensors_metadata(&file, "labels"), "[\"arts\",\"news\",\"sports\"]");
     safetensors_close(&file);
-    static const char unknown[] = "text\tlabel\nthe\tsports\ncat\tweather\n";
+    static const char unknown[] = "text\tlabel\nthe\tsports\ncat\tweather\ncat\tweather\n";
     int code;
     char *messages = tokenize(unknown, strlen(unknown), options, &code);
     assert_non_null(strstr(messages, ":3: error: 'weather' is not a label of"));
     assert_non_null(strstr(messages, "arts, news, sports"));
+    assert_null(strstr(messages, ":4: error")); /* each once */
     assert_int_equal(code, EXIT_BAD_INPUT);
+    free(messages);
+    unlink(former.path);
+}
+
+/* Libraries write the same label in several ways: whole numbers as 1 and 1.0, truths as true and True. */
+static void labels_of_another_file_may_be_written_otherwise(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *former, *table;
+        int32_t labels[2];
+        bool classes;
+    } cases[] = {{"text\tlabel\na\t5\nb\t3\n", "text\tlabel\na\t5.0\nb\t3.0\n", {1, 0}, true},
+                 {"text\tlabel\na\t2\nb\t0\n", "text\tlabel\na\t2.0\nb\t00\n", {2, 0}, false},
+                 {"text\tlabel\na\ttrue\nb\tfalse\n", "text\tlabel\na\tTrue\nb\tFALSE\n", {1, 0}, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Scratch former = scratch_text("");
+        DatasetOptions options = by_name;
+        options.classes = cases[i].classes;
+        must_tokenize(cases[i].former, options);
+        assert_int_equal(rename(output.path, former.path), 0);
+        options.labels_of = former.path;
+        must_tokenize(cases[i].table, options);
+        SafeTensors file = open_file(output.path);
+        assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), cases[i].labels, 8);
+        safetensors_close(&file);
+        unlink(former.path);
+    }
+    Scratch former = scratch_text("");
+    DatasetOptions options = by_name;
+    options.classes = true;
+    must_tokenize("text\tlabel\na\t1\nb\t01\n", options);
+    assert_int_equal(rename(output.path, former.path), 0);
+    options.labels_of = former.path;
+    int code;
+    char *messages = tokenize("text\tlabel\na\t1.0\n", 17, options, &code);
+    assert_non_null(strstr(messages, "'1.0' is not a label of"));
     free(messages);
     unlink(former.path);
 }
@@ -362,6 +400,7 @@ int main(void)
         cmocka_unit_test(numbers_that_are_not_whole_are_values),
         cmocka_unit_test(several_columns_of_labels_are_a_matrix),
         cmocka_unit_test(labels_of_another_file_are_kept),
+        cmocka_unit_test(labels_of_another_file_may_be_written_otherwise),
         cmocka_unit_test(rows_are_held_out_by_the_seed),
         cmocka_unit_test(rarer_labels_are_repeated),
         cmocka_unit_test(malformed_tables_are_refused_with_their_places),
