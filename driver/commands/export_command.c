@@ -5,6 +5,7 @@
 
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
+#include "driver/export/merging_difference.h"
 #include "driver/export/peft_adapter.h"
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/export_folder.h"
@@ -69,6 +70,8 @@ static bool export_low_rank(const Options *options, TrainedValues *values, Diagn
     MergedWeights merged = {0};
     bool ok = trained_values_merge(&merged, values, options->model, diagnostics);
     ok = ok && write_models(options, &merged, merged_weights_find, &merged, diagnostics);
+    if (ok && !options->quiet && (options->output || options->folder || options->gguf))
+        merging_difference_print(&merged, options->model, stderr);
     merged_weights_free(&merged);
     return ok;
 }

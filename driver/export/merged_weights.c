@@ -53,7 +53,7 @@ static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diag
     TrainedTensor base;
     bool known = merged->find(merged->context, value->name, &base) && !base.data && base.check && value->data &&
                  value->dtype == DTYPE_F32;
-    return !known || parameter_check_fits(value, base.check) ||
+    return !known || parameter_form(value, base.check, NULL) ||
            wrong_tensor(merged, value->name, "was frozen, and had another value when the checkpoint was made",
                         diagnostics);
 }

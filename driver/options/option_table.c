@@ -489,7 +489,7 @@ static const Option rows[] = {
          "integers times one scale: 8.5 and 4.5 bits a number. A number is then at most 1/252 (int8) or 1/13.9 "
          "(int4) of the largest of its block from what it was. Matrices stay in that form in memory; products "
          "decode what they read. Vectors, and weights that are trained, stay as they are. *skycc export* merges "
-         "low-rank branches into the original weights."},
+         "low-rank branches into the original weights, and prints by how much that changes logits."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
      .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,

@@ -131,7 +131,7 @@ static bool restore(const Exporter *exporter, size_t initializer, uint64_t check
                  tensor->n_dims <= MAX_RANK;
     Value value = {.dtype = DTYPE_F32, .data = tensor->raw_data.data, .shape.rank = (int)tensor->n_dims};
     for (size_t i = 0; known && i < tensor->n_dims; i++) value.shape.dim[i] = tensor->dims[i];
-    return !known || parameter_check_fits(&value, check) ||
+    return !known || parameter_form(&value, check, NULL) ||
            refuse(exporter, tensor->name, "was frozen, and had another value when the checkpoint was made");
 }
 

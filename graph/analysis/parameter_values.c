@@ -34,23 +34,24 @@ void parameter_copy_values(const Value *value, void *bytes)
     free(row);
 }
 
-bool parameter_check_fits(const Value *value, uint64_t check)
+bool parameter_form(const Value *value, uint64_t check, Value *stored)
 {
     int64_t elements = shape_elements(&value->shape);
-    if (hash_bytes(value->data, (size_t)dtype_bytes(value->dtype, elements)).low == check) return true;
+    Value own = *value;
+    bool fits = hash_bytes(value->data, (size_t)dtype_bytes(value->dtype, elements)).low == check;
     static const DType forms[] = {DTYPE_BF16, DTYPE_Q8, DTYPE_Q4, DTYPE_F32};
-    bool fits = false;
     for (size_t i = 0; value->shape.rank == 2 && !fits && i < 2 * sizeof forms / sizeof *forms; i++) {
-        Value stored = {.dtype = forms[i / 2], .shape = value->shape, .stored_from = value->data};
-        stored.stored_type = value->dtype;
-        stored.stored_turned = i % 2;
-        if (stored.stored_turned) stored.shape = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
-        if (dtype_in_blocks(stored.dtype) && stored.shape.dim[1] % DTYPE_BLOCK) continue;
-        size_t bytes = (size_t)dtype_bytes(stored.dtype, elements);
+        own = (Value){.dtype = forms[i / 2], .shape = value->shape, .stored_from = value->data};
+        own.stored_type = value->dtype;
+        own.stored_turned = i % 2;
+        if (own.stored_turned) own.shape = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
+        if (dtype_in_blocks(own.dtype) && own.shape.dim[1] % DTYPE_BLOCK) continue;
+        size_t bytes = (size_t)dtype_bytes(own.dtype, elements);
         void *values = memory_allocate(bytes);
-        parameter_copy_values(&stored, values);
+        parameter_copy_values(&own, values);
         fits = hash_bytes(values, bytes).low == check;
         free(values);
     }
+    if (stored) *stored = own;
     return fits;
 }

@@ -8,7 +8,8 @@
 bool parameter_has_values(const Value *value);
 /* Copies them to `bytes`, which has room for dtype_bytes of the parameter's type, in its form. */
 void parameter_copy_values(const Value *value, void *bytes);
-/* Whether `check` is the low word of hash_bytes of float32 values, or of any form that they may have been stored in. */
-bool parameter_check_fits(const Value *value, uint64_t check);
+/* Whether `check` is the low word of hash_bytes of the values, or of any form that they may have been stored in.
+ * `stored`, unless it is NULL, becomes the parameter in that form. */
+bool parameter_form(const Value *value, uint64_t check, Value *stored);
 
 #endif

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """--frozen-weights: what programs compute of stored forms is what numpy computes of the rounded weights; training is
-the same in any number of stages; checkpoints belong to a form; export takes the original weights."""
+the same in any number of stages; checkpoints belong to a form; export takes the original weights, and says what
+difference that makes."""
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,7 +75,7 @@ def compile_and_train(form, stages, directory, *options):
         file.write("devices:\n" + "".join(
             f"  - {{name: d{i}, threads: 1, memory: 1GiB, gflops: 10, bandwidth: 10GB/s}}\n" for i in range(stages)))
     run(SKYCC, "compile", "model.onnx", "-d", "cluster.yaml", "-o", directory, "--dim", "batch=2", "--dim",
-        f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even", "--lora", "r=4,targets=up,last",
+        f"seq={LENGTH}", "--microbatches", "2", "--allocate", "even", "--lora", "r=4,alpha=8,targets=up,last",
         "--frozen-weights", form, "-q", *options)
     run(f"{directory}/train", "--data", "data.safetensors", "--no-shuffle", "--steps", "3", "--log", "log.csv",
         "--lr", "1e-2", "--checkpoint", f"{directory}/kept")
@@ -94,7 +96,7 @@ def check_numbers(weights):
             close(f"{form} {way}", read("out.safetensors")["out/logits"], logits, 1e-5)
 
 
-def check_training():
+def check_training(weights):
     first = compile_and_train("int4", 1, "one")
     require(compile_and_train("int4", 2, "two") == first, "two stages")
     require(np.allclose(np.array(compile_and_train("int4", 1, "sliced", "--logits", "sliced"), float),
@@ -110,7 +112,27 @@ def check_training():
     refused = run("whole/train", *again, "one/kept", code=1)
     require("--frozen-weights int4" in refused or "had another value" in refused,
             f"another form is refused:\n{refused}")
-    run(SKYCC, "export", "model.onnx", f"one/kept/{last}", "-o", "merged.onnx")
+    said = run(SKYCC, "export", "model.onnx", f"one/kept/{last}", "-o", "merged.onnx")
+    check_difference(weights, f"one/kept/{last}", said)
+    require("were trained" not in run(SKYCC, "export", "model.onnx", "whole/kept", "-o", "same.onnx"),
+            "float32 weights merge without a difference")
+
+
+def check_difference(weights, step, said):
+    """What export says of merging into weights that were not those of training."""
+    kept = read(f"{step}/rank-00.safetensors")
+    branches = {name: (kept[f"{name}.lora_B.weight"].astype("f8") @ kept[f"{name}.lora_A.weight"]).T * 2
+                for name in ("m.up", "m.last")}
+    ids, logits = np.arange(32) * 7919 % WORDS, []
+    for form in "f32", "int4":
+        w = {name: stored(value, form, 0 if name != "m.words" else -1) + branches.get(name, 0)
+             for name, value in weights.items()}
+        logits.append(np.tanh(w["m.words"][ids] @ w["m.up"]) @ w["m.down"] @ w["m.last"] @ w["m.words"].T)
+    difference = np.abs(logits[0] - logits[1])
+    numbers = re.search("with int4 weights .* at most (.*), on average by (.*) .largest logit: (.*)[)]", said)
+    require(numbers, said)
+    close("difference in logits", [float(number) for number in numbers.groups()],
+          [difference.max(), difference.mean(), np.abs(logits[1]).max()], 1e-3)
 
 
 def check_refusals():
@@ -124,8 +146,9 @@ def check_refusals():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    check_numbers(model())
-    check_training()
+    weights = model()
+    check_numbers(weights)
+    check_training(weights)
     check_refusals()
     os.chdir("/")
 sys.exit(failed())
