@@ -131,6 +131,7 @@ int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches)
     planned->plan = (Plan){0};
     planned->packed.train = asked.train;
     planned->packed.last_pass = asked.last_pass;
+    planned->packed.recompute_layers = asked.recompute_layers; /* this form may have needed it */
     diagnostics_free(&ignored);
     return step;
 }

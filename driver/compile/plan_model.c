@@ -104,8 +104,8 @@ static bool plan_or_recompute_layers(PlannedModel *planned, const PlanModelOptio
 {
     Diagnostics first = {0}, ignored = {0};
     bool ok = plan_make_replicas(&planned->plan, &planned->costs, request, &first);
-    bool again = !ok && first.exit_code == EXIT_NO_PLAN && request->recompute == PLAN_RECOMPUTE_AUTO &&
-                 !request->quick && planned->path && planned->model.graph.loss;
+    bool again = !ok && first.exit_code == EXIT_NO_PLAN && request->recompute == PLAN_RECOMPUTE_AUTO && planned->path &&
+                 planned->model.graph.loss;
     if (again) {
         plan_free(&planned->plan);
         costs_free(&planned->costs);

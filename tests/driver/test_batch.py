@@ -123,6 +123,12 @@ def test_memory():
     printed(*command, "--batch", "32", "--microbatches", str(32 // int(rows[1])))
     run(*command, "--batch", "32", "--microbatches", "2", code=4)
     require("(tried 1, 2, 4; found nothing that fits with 8, 16, 32)" in printed(*command), "what fits is not told")
+    write_cluster(["name: a, memory: 26MiB, gflops: 10"])
+    printed(SKYCC, "bert", "--layers", "6", "--hidden", "128", "--heads", "4", "--vocab", "1000", "-o", "deep.onnx")
+    deep = {"model": "deep.onnx", "sequence": ("--dim", "seq=128", "--batch", "2", "--allocate", "heuristic")}
+    require("Micro-batches: 1 of 2 rows (tried 1, 2)" in plan(**deep)[1] and
+            plan(**deep)[0]["step_s"] == plan("--recompute", "layers", **deep)[0]["step_s"],
+            "sizes that fit with layers computed again are not found")
     write_cluster(["name: a"])
     unlimited = plan("--dim", "batch=4", model="wide.onnx")[1]
     require("micro-batches of" not in unlimited, f"smaller micro-batches are advised without need: {unlimited}")
