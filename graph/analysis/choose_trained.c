@@ -1,5 +1,6 @@
 #include "graph/analysis/choose_trained.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,21 @@ static bool is_single_column(const Graph *graph, ValueId id)
     return operator_has(node->op, IS_PRODUCT) && value->shape.dim[value->shape.rank - 1] == 1;
 }
 
+/* Whether the elements along the last axis are multiples of their positions, as ALiBi's are (Press et al. 2022). */
+static bool is_linear_in_positions(const Value *value)
+{
+    int64_t count = shape_elements(&value->shape), columns = value->shape.dim[value->shape.rank - 1];
+    for (int64_t i = 0; value->data && columns > 2 && i < count; i += columns) {
+        double first = element_as_double(value->dtype, value->data, i);
+        double step = element_as_double(value->dtype, value->data, i + 1) - first;
+        for (int64_t k = 0; k < columns; k++)
+            if (!(fabs(element_as_double(value->dtype, value->data, i + k) - first - step * (double)k) <=
+                  1e-5 * fabs(step) * (double)columns))
+                return false;
+    }
+    return value->data && columns > 2;
+}
+
 static bool is_addition(const Node *node) { return operator_has(node->op, IS_SUM) && operator_has(node->op, COMMUTES); }
 
 enum { STEPS_TO_SOFTMAX = 8 };
@@ -199,6 +215,8 @@ static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node
         if (filled && has_batch(graph, node->inputs[input], node))
             return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
         if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
+        if (is_linear_in_positions(graph_value(graph, parameter)))
+            return fixed("is linear in positions, added to the scores of attention");
         return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
     }
     const Shape *shape = &graph_value(graph, parameter)->shape;

@@ -114,6 +114,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     refused("relative-of-rows", 2, [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND],
             copies, "context")
     accepted("relative", both, 1, attend, drawn, "context")
+    slopes = np.arange(TOKENS).reshape(1, 1, 1, -1) * np.full((1, 1, TOKENS, 1), 0.25)
+    accepted("alibi", {"table", "matrix"}, 1, attend, slopes, "context")
 
     for shape_of, trains in ((1, WIDTH), False), ((WIDTH,), True), ((TOKENS, WIDTH), True):
         message = accepted("row", both if trains else both - {"folded"}, 2, ADD, np.zeros(shape_of), "sum")
