@@ -74,7 +74,8 @@ void diagnostics_append_as(Diagnostics *to, const Diagnostics *from, const char 
 
 void diagnostics_append(Diagnostics *to, const Diagnostics *from) { diagnostics_append_as(to, from, NULL, NULL); }
 
-static void print_one(const Diagnostic *d, Buffer *text)
+/* `more`: the next one has the same hint, which is printed there. */
+static void print_one(const Diagnostic *d, bool more, Buffer *text)
 {
     text_format(text, "%s", d->place.file ? d->place.file : "skycc");
     if (d->place.line > 0) text_format(text, ":%d", d->place.line);
@@ -87,7 +88,7 @@ static void print_one(const Diagnostic *d, Buffer *text)
         text_format(text, "    | %.*s\n", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    if (d->hint) text_format(text, "    hint: %s\n", d->hint);
+    if (d->hint && !more) text_format(text, "    hint: %s\n", d->hint);
 }
 
 /* Standard error is not buffered, and several ranks share it: each message goes out whole, in one write, so that
@@ -96,7 +97,7 @@ void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
 {
     for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
         Buffer text = {0};
-        print_one(d, &text);
+        print_one(d, d->next && d->hint && d->next->hint && strcmp(d->hint, d->next->hint) == 0, &text);
         fwrite(text.bytes, 1, text.size, stream);
         buffer_free(&text);
     }

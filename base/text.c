@@ -252,21 +252,23 @@ enum { LONGEST_COMPARED = 63 };
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Letters to insert, remove or replace, capitals or not. */
+static bool same_letter(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+/* Letters to insert, remove or replace, or neighbours to swap, capitals or not. */
 static size_t edit_distance(const char *a, const char *b, size_t length)
 {
-    size_t row[LONGEST_COMPARED + 1];
-    for (size_t i = 0; i <= length; i++) row[i] = i;
-    for (size_t line = 1; *a; a++, line++) {
-        size_t diagonal = row[0];
-        row[0] = line;
+    size_t rows[3][LONGEST_COMPARED + 1], line = 0;
+    for (size_t i = 0; i <= length; i++) rows[0][i] = i;
+    for (; a[line]; line++) {
+        size_t *row = rows[(line + 1) % 3], *last = rows[line % 3], *before = rows[(line + 2) % 3];
+        row[0] = line + 1;
         for (size_t i = 1; i <= length; i++) {
-            size_t replaced = diagonal + (tolower((unsigned char)*a) != tolower((unsigned char)b[i - 1]));
-            diagonal = row[i];
-            row[i] = smaller(replaced, smaller(row[i], row[i - 1]) + 1);
+            row[i] = smaller(last[i - 1] + !same_letter(a[line], b[i - 1]), smaller(last[i], row[i - 1]) + 1);
+            bool swapped = line && i > 1 && same_letter(a[line], b[i - 2]) && same_letter(a[line - 1], b[i - 1]);
+            if (swapped) row[i] = smaller(row[i], before[i - 2] + 1);
         }
     }
-    return row[length];
+    return rows[line % 3][length];
 }
 
 const char *text_nearest(const char *text, const char *const *candidates, size_t count)

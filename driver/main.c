@@ -51,7 +51,8 @@ static void print_help(FILE *stream)
     fputs("\nskycc COMMAND --help explains a command, skycc COMMAND --help-all lists all its options.\n"
           "skycc --version prints the version.\n"
           "Exit codes: 0 success, 1 bad file, 2 wrong command line, 3 unsupported operator, 4 no plan fits,\n"
-          "5 compiling or linking failed, 6 a run failed, 7 training diverged, 70 a bug in skycc.\n",
+          "5 compiling or linking failed, 6 a run failed, 7 training diverged, 130 and 143 ended by Ctrl-C or\n"
+          "SIGTERM, 70 a bug in skycc.\n",
           stream);
 }
 

@@ -1,4 +1,5 @@
 /* skycc finetune: from a model and a table to a trained model, by the single commands. */
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <math.h>
@@ -8,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
+#include "base/directory.h"
 #include "base/file.h"
+#include "base/input_files.h"
 #include "base/json.h"
 #include "base/owned_files.h"
 #include "base/text.h"
@@ -27,6 +31,7 @@ typedef struct Finetuning {
     const char *run, *part; /* `part`: where the current seed's files are */
     int64_t seeds;
     bool changed;        /* programs are made anew */
+    Buffer former;       /* settings.yaml before that */
     const char *dealing; /* of the former ones; NULL: there were none */
     bool trained;        /* there may be a checkpoint to go on from */
     bool unreported;     /* the page could not be written */
@@ -80,20 +85,39 @@ static void remove_run(Finetuning *finetuning)
     rmdir(finetuning->run); /* unless it holds something else */
 }
 
+/* Whether the file, or a file of the folder, lies in the directory `real`, also by a link. */
+static bool lies_in(const char *path, const char *real)
+{
+    char *resolved = realpath(path, NULL);
+    bool inside = resolved && path_inside(resolved, real);
+    free(resolved);
+    DIR *folder = inside ? NULL : opendir(path);
+    for (struct dirent *entry; folder && !inside && (entry = readdir(folder));) {
+        char *file = directory_join(path, entry->d_name);
+        resolved = realpath(file, NULL);
+        inside = resolved && strcmp(entry->d_name, "..") != 0 && path_inside(resolved, real);
+        free(resolved);
+        free(file);
+    }
+    if (folder) closedir(folder);
+    return inside;
+}
+
 /* --force removes the former run: it must not hold what this one reads. */
-static bool check_inputs(const Finetuning *finetuning, Diagnostics *diagnostics)
+static bool check_inputs(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     char *run = realpath(finetuning->run, NULL);
     bool ok = true;
-    static const SettingKey keys[] = {SETTING_MODEL, SETTING_TABLES, SETTING_EVAL, SETTING_TEST, SETTING_CLUSTER};
+    static const SettingKey keys[] = {SETTING_MODEL, SETTING_TABLES,  SETTING_EVAL,
+                                      SETTING_TEST,  SETTING_CLUSTER, SETTING_TOKENIZER};
     for (size_t i = 0; run && ok && i < sizeof keys / sizeof *keys; i++)
-        for (const char *path = finetuning->settings.of[keys[i]].value; ok && path && *path; path += *path == '\n') {
-            size_t length = strcspn(path, "\n");
-            if (strncmp(path, run, strlen(run)) == 0 && path[strlen(run)] == '/')
+        for (const char *at = finetuning->settings.of[keys[i]].value; ok && at && *at; at += *at == '\n') {
+            size_t length = strcspn(at, "\n");
+            const char *path = arena_string_n(&finetuning->settings.arena, at, length);
+            if (lies_in(path, run))
                 ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(finetuning->run),
-                                       "name another directory with -o", "holds '%.*s', which this run reads",
-                                       (int)length, path);
-            path += length;
+                                       "name another directory with -o", "holds '%s', which this run reads", path);
+            at += length;
         }
     free(run);
     return ok;
@@ -140,6 +164,21 @@ static bool make_directory(const char *path, Diagnostics *diagnostics)
     return mkdir(path, 0777) == 0 || errno == EEXIST || file_error(diagnostics, path, "cannot create");
 }
 
+static const char *settings_file(Finetuning *finetuning)
+{
+    return run_file(&finetuning->settings.arena, finetuning->run, "settings.yaml");
+}
+
+static bool read_file(const char *path, Buffer *bytes, Diagnostics *diagnostics)
+{
+    MappedFile file;
+    if (!file_map(&file, path, diagnostics)) return false;
+    buffer_append(bytes, file.bytes, file.size);
+    file_unmap(&file);
+    input_files_release_path(path);
+    return true;
+}
+
 static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const char *run = finetuning->run;
@@ -149,6 +188,7 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
     const char *cluster = finetune_this_machine(&finetuning->settings);
     const char *place = run_file(arena, run, "cluster.yaml");
     bool decided = !finetuning->options->finetune.resume || finetuning->changed;
+    if (finetuning->changed && !read_file(settings_file(finetuning), &finetuning->former, diagnostics)) return false;
     return (!decided || settings_write(&finetuning->settings, run, diagnostics)) &&
            (access(place, F_OK) == 0 || file_write_all(place, cluster, strlen(cluster), diagnostics));
 }
@@ -206,9 +246,14 @@ static const char *read_dealing(Finetuning *finetuning)
     return dealing;
 }
 
+static bool has_programs(Finetuning *finetuning)
+{
+    return access(run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json"), F_OK) == 0;
+}
+
 static void compare_dealing(Finetuning *finetuning)
 {
-    const char *dealing = finetuning->changed ? read_dealing(finetuning) : NULL;
+    const char *dealing = read_dealing(finetuning);
     if (dealing && finetuning->dealing && strcmp(dealing, finetuning->dealing) != 0)
         text_print(stdout,
                    "dealing       rows of a step: %s, before: %s; from here on losses differ in their last digits from "
@@ -228,6 +273,14 @@ static void check_overlap(Finetuning *finetuning, const SingleCommand *command, 
         data_overlap_check(train, trains ? held_out : made, command->words[command->count - 1], diagnostics);
 }
 
+/* Now, not after training. */
+static void print_warnings(Diagnostics *diagnostics)
+{
+    command_fit_hints(COMMAND_FINETUNE, diagnostics);
+    diagnostics_print(diagnostics, stderr);
+    diagnostics_free(diagnostics);
+}
+
 static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     bool ok = true;
@@ -239,10 +292,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
         if (strcmp(command->words[0], "tokenize") == 0) check_overlap(finetuning, command, diagnostics);
-        if (strcmp(command->words[0], "compile") == 0) compare_dealing(finetuning);
-        command_fit_hints(COMMAND_FINETUNE, diagnostics);
-        diagnostics_print(diagnostics, stderr); /* warnings now, not after training */
-        diagnostics_free(diagnostics);
+        print_warnings(diagnostics);
     }
     return ok;
 }
@@ -376,14 +426,37 @@ static bool check_commands(Finetuning *finetuning, Diagnostics *diagnostics)
     return ok;
 }
 
+/* Programs for other devices. If there can be none, the run stays as it was, and can go on as before. */
+static bool change_programs(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    const char *plan = run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json");
+    Buffer former = {0};
+    finetuning->dealing = read_dealing(finetuning);
+    if (!read_file(plan, &former, diagnostics)) return false;
+    unlink(plan);
+    const SingleCommand *compile = finetuning->commands.items;
+    while (strcmp(compile->words[0], "compile") != 0) compile++;
+    bool ok = run_single(compile, false, diagnostics);
+    if (ok) {
+        compare_dealing(finetuning);
+        print_warnings(diagnostics);
+    } else if (diagnostics->exit_code <= EXIT_NO_PLAN && finetuning->former.size) {
+        file_write_all(plan, former.bytes, former.size, diagnostics);
+        file_write_all(settings_file(finetuning), finetuning->former.bytes, finetuning->former.size, diagnostics);
+    }
+    buffer_free(&former);
+    return ok;
+}
+
 static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     for (int64_t s = 0; s < finetuning->seeds; s++) {
         list_commands(finetuning, s);
         if (finetuning->seeds > 1) text_print(stdout, "\n== %s\n", finetuning->part);
-        finetuning->dealing = finetuning->changed ? read_dealing(finetuning) : NULL;
-        if (finetuning->changed) unlink(run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json"));
-        if (!make_directory(finetuning->part, diagnostics) || !run_all(finetuning, diagnostics)) return false;
+        if (!make_directory(finetuning->part, diagnostics)) return false;
+        if (finetuning->changed && has_programs(finetuning) && !change_programs(finetuning, diagnostics)) return false;
+        buffer_free(&finetuning->former); /* from here on the run has changed */
+        if (!run_all(finetuning, diagnostics)) return false;
     }
     return finetuning->seeds == 1 ||
            (compare_seeds(finetuning, "metrics.json", diagnostics) &&
@@ -440,6 +513,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
         if (ok) text_print(stdout, "model         %s/model\n", finetuning.run);
         if (ok) print_next(&finetuning);
     }
+    buffer_free(&finetuning.former);
     arena_free(&finetuning.settings.arena);
     return ok;
 }

@@ -227,7 +227,8 @@ static bool check_options(const Options *options, Diagnostics *diagnostics)
     else if (generates->temperature > 0 && !generates->prompt)
         problem = "--temperature and --top-p are for --prompt";
     else if (!options->data && !options->texts[0] && !generates->prompt)
-        problem = "give a text (--text TEXT), a file (--data FILE), or a text to go on with (--prompt TEXT)";
+        problem = "give a text (--text TEXT), a file (--data FILE), or a text to go on with "
+                  "(--prompt TEXT)";
     else if (options->data && options->texts[1])
         problem = "--text2 does not go with --data: name both columns of a table with --text COL,COL";
     else if (options->data && is_data_set(options->data) && options->texts[0])
@@ -244,12 +245,8 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
     const DatasetOptions dataset = {
         .task = DATASET_COLUMNS, .max_length = max_length, .text_columns = options->texts[0], .unlabelled = true};
     DatasetSummary summary;
-    bool again = strcmp(options->data, "-") != 0; /* the table can be read a second time */
-    bool words = prediction->head == HEAD_TOKENS || prediction->head == HEAD_QUESTION ||
-                 (prediction->head == HEAD_FROM_FOLDER && again);
-    if (words && !again)
-        return usage_error(diagnostics, "write the table to a file first",
-                           "this head reads the table twice, which standard input does not allow");
+    bool words =
+        prediction->head == HEAD_TOKENS || prediction->head == HEAD_QUESTION || prediction->head == HEAD_FROM_FOLDER;
     if (is_embedding(prediction) && strchr(options->texts[0], ','))
         return usage_error(diagnostics, "give one column, --text COL", "an embedding takes one text, not a pair");
     if (!path || !dataset_tokenize(prediction->tokenizer, &dataset, options->data, path, &summary, diagnostics) ||
@@ -416,12 +413,15 @@ static void prediction_free(Prediction *prediction)
     arena_free(&prediction->arena);
 }
 
+#define STANDARD_INPUT "standard input"
+
 /* Reports errors in intermediate files under the names that the user gave. */
 static void report(const Prediction *prediction, const Diagnostics *found, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
-    const char *const names[][2] = {
-        {"model.onnx", options->model}, {"trained.onnx", options->model}, {"rows.safetensors", options->data}};
+    const char *const names[][2] = {{"input.jsonl", STANDARD_INPUT},  {"input.csv", STANDARD_INPUT},
+                                    {"input.tsv", STANDARD_INPUT},    {"model.onnx", options->model},
+                                    {"trained.onnx", options->model}, {"rows.safetensors", options->data}};
     enum { NAMES = sizeof names / sizeof *names };
     Diagnostics renamed[NAMES] = {{.errors = 0}};
     Arena arena = {0};
@@ -433,6 +433,42 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     diagnostics_append(diagnostics, &renamed[NAMES - 1]);
     for (int i = 0; i < NAMES; i++) diagnostics_free(&renamed[i]);
     arena_free(&arena);
+}
+
+/* Standard input becomes a file, which is read as often as it takes: --data - a table, with tabs between its columns,
+ * commas or JSON; --text - a text per line. */
+static bool keep_standard_input(Prediction *prediction, Options *options, Diagnostics *diagnostics)
+{
+    bool lines = !options->data && options->texts[0] && strcmp(options->texts[0], "-") == 0;
+    if (!lines && !(options->data && strcmp(options->data, "-") == 0)) return true;
+    MappedFile file;
+    if (!file_map(&file, "-", diagnostics)) return false;
+    const char *text = (const char *)file.bytes, *end = text + file.size;
+    Buffer rows = {0};
+    for (const char *line = text, *stop; lines && line < end; line = stop + 1) {
+        stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        JsonWriter json = {.buffer = &rows};
+        char *copy = strndup(line, (size_t)(stop - line));
+        if (!copy) memory_exhausted();
+        if (*copy) json_open(&json, NULL, '{'), json_add_string(&json, "text", copy), json_close(&json, '}');
+        buffer_append(&rows, "\n", 1);
+        free(copy);
+    }
+    const char *stop = file.size ? memchr(text, '\n', file.size) : NULL;
+    size_t header = stop ? (size_t)(stop - text) : file.size;
+    bool json = lines || (file.size && strchr("{[", *text) && *text);
+    const char *name = json                                    ? "input.jsonl"
+                       : !header || memchr(text, '\t', header) ? "input.tsv"
+                       : memchr(text, ',', header)             ? "input.csv"
+                                                               : "input.tsv";
+    options->data = scratch_place(prediction, name, diagnostics);
+    if (lines) options->texts[0] = "text";
+    bool ok = options->data && file_write_all(options->data, lines ? buffer_text(&rows) : text,
+                                              lines ? rows.size : file.size, diagnostics);
+    buffer_free(&rows);
+    file_unmap(&file);
+    return ok;
 }
 
 /* A table becomes a data set as the run's own did, with its numbers of labels. */
@@ -463,15 +499,13 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
         options->model = run_file(&settings.arena, given->model, "model.onnx");
         options->checkpoint = run_file(&settings.arena, given->model, "checkpoints");
     }
-    if (measures && !tokenize_for_run(&prediction, &settings, options, diagnostics)) {
-        prediction_free(&prediction);
-        return arena_free(&settings.arena), false;
-    }
-    bool ok = check_options(options, &found) && import_model(&prediction, &found) && read_model(&prediction, &found) &&
-              take_checkpoint(&prediction, &found) &&
-              (options->generate.prompt ? go_on(&prediction, &found)
-                                        : read_rows(&prediction, &found) && settle_width(&prediction, &found) &&
-                                              predict(&prediction, &found));
+    bool ok =
+        (measures || check_options(options, &found)) && keep_standard_input(&prediction, options, &found) &&
+        (!measures || (tokenize_for_run(&prediction, &settings, options, &found) && check_options(options, &found))) &&
+        import_model(&prediction, &found) && read_model(&prediction, &found) && take_checkpoint(&prediction, &found) &&
+        (options->generate.prompt
+             ? go_on(&prediction, &found)
+             : read_rows(&prediction, &found) && settle_width(&prediction, &found) && predict(&prediction, &found));
     report(&prediction, &found, diagnostics);
     diagnostics_free(&found);
     prediction_free(&prediction);

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -10,13 +9,13 @@
 
 #include "base/parts.h"
 #include "base/text.h"
-#include "cluster/cluster.h"
 #include "driver/compile/packed_model.h"
 #include "driver/finetune/source_model.h"
 #include "driver/finetune/table_check.h"
 #include "frontend/huggingface/add_head.h"
 #include "frontend/text/dataset_options.h"
 #include "frontend/text/chat_template.h"
+#include "frontend/text/labels.h"
 #include "graph/passes/pack_rows.h"
 #include "runtime/program/label_names.h"
 
@@ -37,14 +36,6 @@ typedef struct Decision {
     bool plain;     /* tables are texts, one document each */
 } Decision;
 
-static const char *absolute(Settings *settings, const char *path)
-{
-    char *resolved = realpath(path, NULL);
-    const char *copy = arena_string(&settings->arena, resolved ? resolved : path);
-    free(resolved);
-    return copy;
-}
-
 /* Of what need not be there yet. */
 static const char *under_root(Settings *settings, const char *path)
 {
@@ -54,17 +45,28 @@ static const char *under_root(Settings *settings, const char *path)
     return whole;
 }
 
-static const char *joined(Settings *settings, const char *const *items, size_t count)
-{
-    const char *text = "";
-    for (size_t i = 0; i < count; i++) text = arena_format(&settings->arena, "%s%s%s", text, i ? "\n" : "", items[i]);
-    return text;
-}
-
 #define set(key, value, ...) settings_set(decision->settings, SETTING_##key, value, __VA_ARGS__)
 #define text_of(...) arena_format(&decision->settings->arena, __VA_ARGS__)
 
 /* ---- Data ---- */
+
+/* All labels, however many there are; tags in texts with blanks between are as many as the words. */
+static bool read_labels_whole(Decision *decision, Diagnostics *diagnostics)
+{
+    const FinetuneOptions *options = decision->options;
+    TableSurvey *survey = &decision->survey;
+    const TaskColumns *columns = &decision->columns;
+    bool ok = true, cut = false;
+    for (int texts = 1; texts >= 0; texts--)
+        for (size_t i = 0; ok && i < (texts ? columns->text_count : columns->label_count); i++) {
+            SurveyColumn *column = table_survey_column(survey, (texts ? columns->texts : columns->labels)[i]);
+            cut = columns->task == TASK_TOKENS && column->lists < column->filled;
+            if (cut || (!texts && columns->task != TASK_ANSWERS && column->distinct > column->most_values))
+                ok = table_survey_whole(survey, &options->tables, options->given[SETTING_ENCODING], column, cut,
+                                        diagnostics);
+        }
+    return ok && table_check(survey, columns, options->tables.items[0], diagnostics);
+}
 
 static bool decide_data(Decision *decision, Diagnostics *diagnostics)
 {
@@ -86,22 +88,22 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
         decision->columns = (TaskColumns){.task = TASK_NEXT, .reason = "files of plain text"};
     else if (!table_survey_read(&decision->survey, &options->tables, options->given[SETTING_ENCODING], diagnostics) ||
              !task_choose(&decision->columns, &decision->survey, options->given[SETTING_TEXT],
-                          options->given[SETTING_LABEL], task, decoder, options->tables.items[0], diagnostics) ||
-             !table_check(&decision->survey, &decision->columns, options->tables.items[0], diagnostics))
+                          options->given[SETTING_LABEL], task, decoder, options->tables.items[0], diagnostics))
         return false;
+    if (!decision->plain && !read_labels_whole(decision, diagnostics)) return false;
     const char **tables = arena_new_array(&settings->arena, const char *, options->tables.count);
-    for (size_t i = 0; i < options->tables.count; i++) tables[i] = absolute(settings, options->tables.items[i]);
+    for (size_t i = 0; i < options->tables.count; i++) tables[i] = settings_path(settings, options->tables.items[i]);
     const TaskColumns *columns = &decision->columns;
     const TaskText *text = &task_texts[columns->task];
-    set(TABLES, joined(settings, tables, options->tables.count), decision->plain ? NULL : "%zu rows",
+    set(TABLES, settings_list(settings, tables, options->tables.count), decision->plain ? NULL : "%zu rows",
         decision->survey.rows);
     set(ENCODING, options->given[SETTING_ENCODING], NULL);
     set(TASK, text->word, "%s: %s", text->does, columns->reason);
     if (!decision->plain)
-        set(TEXT, joined(settings, columns->texts, columns->text_count),
+        set(TEXT, settings_list(settings, columns->texts, columns->text_count),
             options->given[SETTING_TEXT] ? NULL : "decide with --text");
     if (columns->label_count)
-        set(LABEL, joined(settings, columns->labels, columns->label_count),
+        set(LABEL, settings_list(settings, columns->labels, columns->label_count),
             options->given[SETTING_LABEL] ? NULL : "decide with --label");
     return true;
 }
@@ -109,28 +111,43 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
 static size_t classes_of(const Decision *decision)
 {
     const TaskColumns *columns = &decision->columns;
-    const SurveyColumn *label =
-        columns->label_count ? table_survey_column(&decision->survey, columns->labels[0]) : NULL;
-    return !label ? 0 : columns->task == TASK_MULTI_LABEL ? table_survey_labels(label) : label->distinct;
+    if (columns->label_count != 1) return columns->label_count;
+    const SurveyColumn *label = table_survey_column(&decision->survey, columns->labels[0]);
+    return columns->task == TASK_MULTI_LABEL ? list_form_labels(&label->form, label->distinct) : label->distinct;
 }
 
-static void set_head(Decision *decision)
+/* The names of the classes, in their order; NULL: they have none, or each is a column. */
+static const char *names_of_classes(const Decision *decision)
+{
+    const TaskColumns *columns = &decision->columns;
+    Task task = columns->task;
+    if (columns->label_count != 1 || (task != TASK_CLASSES && task != TASK_TOKENS && task != TASK_MULTI_LABEL))
+        return NULL;
+    const SurveyColumn *label = table_survey_column(&decision->survey, columns->labels[0]);
+    const StringMap *values = &label->values;
+    if (task == TASK_MULTI_LABEL && !label->form.words) return NULL;
+    Arena *arena = &decision->settings->arena;
+    const char **names = arena_new_array(arena, const char *, classes_of(decision));
+    size_t count = 0;
+    for (size_t i = 0; i < values->capacity; i++)
+        if (values->entries[i].key) names[count++] = values->entries[i].key;
+    labels_sort(names, count);
+    return label_names_some(names, count, arena);
+}
+
+static void set_head(Decision *decision, const char *kind)
 {
     const TaskColumns *columns = &decision->columns;
     size_t classes = classes_of(decision);
-    switch (columns->task) {
-    case TASK_CLASSES: set(HEAD, text_of("seqcls:%zu", classes), NULL); break;
-    case TASK_MULTI_LABEL:
-        set(HEAD, text_of("multilabel:%zu", columns->label_count > 1 ? columns->label_count : classes), NULL);
-        break;
-    case TASK_TOKENS: set(HEAD, text_of("tokcls:%zu", classes), NULL); break;
-    case TASK_REGRESSION: set(HEAD, "regression", NULL); break;
-    case TASK_ANSWERS: set(HEAD, "qa", NULL); break;
-    case TASK_PAIRS: set(HEAD, "pairs:mean", "two texts through the same weights"); break;
-    case TASK_CHAT:
-    case TASK_NEXT: set(HEAD, "lm", NULL); break;
-    default: set(HEAD, "mlm", NULL);
-    }
+    const char *names = names_of_classes(decision);
+    static const char *const heads[TASK_COUNT] = {
+        "seqcls:%zu", "regression", "multilabel:%zu", "tokcls:%zu", "qa", "pairs:mean", "mlm", "lm", "lm"};
+    if (!kind)
+        kind = strchr(heads[columns->task], '%')
+                   ? text_of("%.*s%zu", (int)strcspn(heads[columns->task], "%"), heads[columns->task], classes)
+                   : heads[columns->task];
+    set(HEAD, kind, "loss: %s%s%s%s", task_texts[columns->task].loss, names ? "; classes: " : "", names ? names : "",
+        columns->task == TASK_PAIRS ? "; two texts through the same weights" : "");
 }
 
 static bool is_among(const char *text, const char *const *names, int64_t count)
@@ -173,7 +190,7 @@ static bool keep_head(Decision *decision, const Head *wanted, Diagnostics *diagn
     const char *const *names = found->head.names;
     Head head = *wanted;
     head.labels = found->head.labels;
-    size_t labels = decision->columns.label_count > 1 ? decision->columns.label_count : classes_of(decision);
+    size_t labels = classes_of(decision);
     if (!found_head_is(found, &head))
         return input_error(
             diagnostics, path,
@@ -197,7 +214,7 @@ static bool keep_head(Decision *decision, const Head *wanted, Diagnostics *diagn
                            "give the encoder without its head or its Hugging Face folder, or another table",
                            "has a head of %lld labels, but the table has %zu", (long long)head.labels, labels);
     bool counts = wanted->kind == HEAD_SEQUENCE || wanted->kind == HEAD_TOKENS;
-    set(HEAD, head_text(&decision->settings->arena, &head), NULL);
+    set_head(decision, head_text(&decision->settings->arena, &head));
     set(AS_IS,
         known    ? KEPT_NAMES
         : counts ? "labels of the table"
@@ -216,7 +233,7 @@ static bool decide_head(Decision *decision, Diagnostics *diagnostics)
 {
     const SourceModel *model = &decision->model;
     Head wanted;
-    set_head(decision);
+    set_head(decision, NULL);
     if (model->is_folder) return true;
     if (!head_parse(decision->settings->of[SETTING_HEAD].value, &wanted))
         bug("no head '%s'", decision->settings->of[SETTING_HEAD].value);
@@ -391,6 +408,10 @@ static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
 {
     const FinetuneOptions *options = decision->options;
     const char *evaluation = options->given[SETTING_EVAL], *test = options->given[SETTING_TEST];
+    for (int i = 0; i < 2; i++) {
+        const char *table = i ? test : evaluation;
+        if (table && access(table, R_OK) != 0) return file_error(diagnostics, table, "cannot open");
+    }
     bool windows = decision->columns.task == TASK_NEXT; /* held out by themselves */
     size_t rows = windows ? decision->examples : decision->survey.rows,
            held = evaluation ? 0 : (size_t)(HOLDOUT * (double)rows + 0.5);
@@ -398,9 +419,9 @@ static bool decide_sets(Decision *decision, Diagnostics *diagnostics)
         return input_error(diagnostics, options->tables.items[0], "give another table to evaluate on with --eval FILE",
                            "has only %zu rows, too few to hold out some for evaluation", rows);
     decision->train_rows = (size_t)((double)decision->examples * (double)(rows - held) / (double)rows);
-    set(EVAL, evaluation ? absolute(decision->settings, evaluation) : NULL, NULL);
+    set(EVAL, evaluation ? settings_path(decision->settings, evaluation) : NULL, NULL);
     if (!evaluation) set(HOLDOUT, "10%", "%zu rows to evaluate on, %zu to train on", held, rows - held);
-    set(TEST, test ? absolute(decision->settings, test) : NULL, "measured at the end");
+    set(TEST, test ? settings_path(decision->settings, test) : NULL, "measured at the end");
     return true;
 }
 
@@ -412,7 +433,8 @@ static const char *packing_problem(const Decision *decision, Arena *arena)
     int64_t tokens = TOKENS;
     DimensionBinding dimension = {model->length, TOKENS};
     if (model->is_folder || model->found.imported) return NULL;
-    if (!model->batch || !model->length || !model->has_mask) return "its dimensions are fixed, or it has no mask";
+    if (!model->has_mask) return "it has no attention_mask";
+    if (!model->batch || !model->length) return "its dimensions are fixed";
     ModelOptions load = {.import = {.no_weights = true,
                                     .dimensions = &dimension,
                                     .dimension_count = 1,
@@ -429,6 +451,18 @@ static const char *packing_problem(const Decision *decision, Arena *arena)
     training_model_free(&packed);
     diagnostics_free(&found);
     return problem;
+}
+
+/* Without a mask, attention reads the padding like text, and another width of padding gives another output. */
+static void warn_of_padding(const Decision *decision, Diagnostics *diagnostics)
+{
+    const SourceModel *model = &decision->model;
+    if (!model->is_folder && !model->has_mask && decision->padding > 0)
+        diagnostics_warning(diagnostics, PLACE_FILE(model->path),
+                            "export it with an input attention_mask, by that name",
+                            "has no attention_mask: it reads padding as if it were text (%.0f%% of all tokens); skycc "
+                            "pads every row to %s tokens, also for predictions",
+                            fmax(1, 100 * decision->padding), decision->settings->of[SETTING_LENGTH].value);
 }
 
 static void decide_batch(Decision *decision)
@@ -459,8 +493,10 @@ static void decide_weights(Decision *decision)
 {
     const FinetuneOptions *options = decision->options;
     const char *lora = options->given[SETTING_LORA];
-    set(FREEZE, joined(decision->settings, options->freeze.items, options->freeze.count), "these keep their values");
-    set(TRAINED, joined(decision->settings, options->trained.items, options->trained.count), "whatever freeze says");
+    set(FREEZE, settings_list(decision->settings, options->freeze.items, options->freeze.count),
+        "these keep their values");
+    set(TRAINED, settings_list(decision->settings, options->trained.items, options->trained.count),
+        "whatever freeze says");
     bool targets = !lora || strstr(lora, "targets="); /* else as Dettmers et al. 2023 */
     set(LORA, targets ? lora : text_of("%s,targets=%s", lora, decision->model.decoder ? "all-linear" : "*layer*"),
         targets ? "only low-rank branches and the head are trained"
@@ -506,52 +542,6 @@ static void decide_training(Decision *decision)
     if (seeds && atoll(seeds) > 1) set(SEEDS, seeds, "runs, for mean and standard error");
 }
 
-const char *finetune_this_machine(Settings *settings)
-{
-    cpu_set_t set_of_cpus;
-    int threads = sched_getaffinity(0, sizeof set_of_cpus, &set_of_cpus) == 0 ? CPU_COUNT(&set_of_cpus) : 1;
-    long long kilobytes = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[256];
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %lld kB", &kilobytes) != 1) continue;
-    if (file) fclose(file);
-    if (kilobytes < 1024) kilobytes = 4LL << 20;
-    return arena_format(&settings->arena, "devices: [{name: here, threads: %d, memory: %lldMiB}]\n", threads,
-                        kilobytes / 1024 * 9 / 10);
-}
-
-/* Hosts other than this one, a line each. */
-static const char *other_hosts(Settings *settings, const Cluster *cluster)
-{
-    char own[256] = "";
-    const char *list = "";
-    gethostname(own, sizeof own - 1);
-    for (int d = 0; d < cluster->device_count; d++) {
-        const char *host = cluster->devices[d].host;
-        if (strcmp(host, "localhost") == 0 || strcmp(host, own) == 0 || text_has_part(list, host, "\n")) continue;
-        list = arena_format(&settings->arena, "%s%s%s", list, *list ? "\n" : "", host);
-    }
-    return list;
-}
-
-bool finetune_decide_devices(Settings *settings, const char *path, const TextList *without, Diagnostics *diagnostics)
-{
-    Cluster cluster = {.device_count = 0};
-    bool ok = !path || cluster_read(&cluster, path, diagnostics);
-    if (ok && cluster.site_count)
-        ok = usage_error(diagnostics,
-                         "skycc finetune ... --dry-run prints the single commands; docs/sites.md has the rest",
-                         "%s names sites, whose keys and data are their own", path);
-    if (ok) {
-        settings_set(settings, SETTING_CLUSTER, path ? absolute(settings, path) : "this machine",
-                     path ? NULL : "name other devices with -d CLUSTER.yaml");
-        settings_set(settings, SETTING_HOSTS, other_hosts(settings, &cluster), "skycc deploy copies what they need");
-        settings_set(settings, SETTING_WITHOUT, joined(settings, without->items, without->count), NULL);
-    }
-    cluster_free(&cluster);
-    return ok;
-}
-
 /* The rate and the decay have options of their own, which come last in the command line of compile. */
 static bool check_optimizer(const FinetuneOptions *options, Diagnostics *diagnostics)
 {
@@ -566,7 +556,8 @@ bool finetune_decide_resume(Settings *settings, const FinetuneOptions *options, 
     for (SettingKey key = 0; key < SETTING_COUNT; key++) {
         const char *given = options->given[key], *kept = settings_joined(settings, key, ',');
         const char *name = key == SETTING_LENGTH ? "max-length" : setting_word(key);
-        if (!given || (kept && (strcmp(given, kept) == 0 || strcmp(absolute(settings, given), kept) == 0))) continue;
+        if (!given || (kept && (strcmp(given, kept) == 0 || strcmp(settings_path(settings, given), kept) == 0)))
+            continue;
         if (key == SETTING_TRAIN_ON && !kept) continue; /* a default */
         if (key == SETTING_REPLICAS) continue;          /* a matter of devices */
         return usage_error(diagnostics, "leave it out to go on, or begin another run for it with -o",
@@ -579,11 +570,20 @@ bool finetune_decide_resume(Settings *settings, const FinetuneOptions *options, 
                                 "--resume goes on with the run as it was decided, and takes no %s", more);
 }
 
+static bool check_tables(const FinetuneOptions *options, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < options->tables.count; i++)
+        if (strcmp(options->tables.items[i], "-") == 0)
+            return usage_error(diagnostics, "write it to a file: cat >table.csv",
+                               "finetune reads its table several times, and standard input can be read once");
+    return true;
+}
+
 bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnostics *diagnostics)
 {
     Decision decided = {.options = options, .settings = settings}, *decision = &decided;
     set(FORMAT, RUN_FORMAT, NULL);
-    bool ok = check_optimizer(options, diagnostics) &&
+    bool ok = check_optimizer(options, diagnostics) && check_tables(options, diagnostics) &&
               finetune_decide_devices(settings, options->cluster, &options->without, diagnostics) &&
               source_model_read(&decision->model, options->source, options->given[SETTING_TOKENIZER], &settings->arena,
                                 diagnostics);
@@ -592,6 +592,7 @@ bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnos
     ok = ok && decide_head(decision, diagnostics) && decide_length(decision, diagnostics) &&
          decide_sets(decision, diagnostics);
     if (ok) {
+        warn_of_padding(decision, diagnostics);
         decide_batch(decision);
         decide_training(decision);
     }

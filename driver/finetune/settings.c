@@ -39,6 +39,21 @@ void settings_set(Settings *settings, SettingKey key, const char *value, const c
     va_end(arguments);
 }
 
+const char *settings_path(Settings *settings, const char *path)
+{
+    char *resolved = realpath(path, NULL);
+    const char *copy = arena_string(&settings->arena, resolved ? resolved : path);
+    free(resolved);
+    return copy;
+}
+
+const char *settings_list(Settings *settings, const char *const *items, size_t count)
+{
+    const char *text = "";
+    for (size_t i = 0; i < count; i++) text = arena_format(&settings->arena, "%s%s%s", text, i ? "\n" : "", items[i]);
+    return text;
+}
+
 const char *settings_joined(Settings *settings, SettingKey key, char separator)
 {
     if (!settings->of[key].value) return NULL;

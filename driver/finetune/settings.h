@@ -79,6 +79,10 @@ const char *setting_base_name(const char *path); /* what is after the last slash
 /* Sets a value, copied; `reason` (NULL: none) and what follows as printf has them. An empty value unsets it. */
 void settings_set(Settings *settings, SettingKey key, const char *value, const char *reason, ...)
     __attribute__((format(printf, 4, 5)));
+/* The whole path of a file, or `path` where there is none; in the settings' arena. */
+const char *settings_path(Settings *settings, const char *path);
+/* The value of a list. */
+const char *settings_list(Settings *settings, const char *const *items, size_t count);
 /* The value as it is written in settings.yaml, and in an option: items with commas between. */
 const char *settings_joined(Settings *settings, SettingKey key, char separator);
 

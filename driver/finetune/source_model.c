@@ -143,12 +143,15 @@ static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Di
 }
 
 /* The most common mistake: a name of the Hugging Face hub. */
-static bool refuse_absent(const char *path, Diagnostics *diagnostics)
+static bool refuse_absent(const char *path, Arena *arena, Diagnostics *diagnostics)
 {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx");
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             hub ? "skycc downloads nothing: fetch the model first, for example with "
-                                   "huggingface-cli download NAME --local-dir FOLDER, and give that folder"
+                             hub ? arena_format(arena,
+                                                "skycc downloads nothing; if this is a name of the Hugging Face hub: "
+                                                "hf download %s --local-dir %s, then give the folder %s",
+                                                path, name, name)
                                  : NULL,
                              "there is no such folder or ONNX file");
 }
@@ -157,7 +160,7 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
                        Diagnostics *diagnostics)
 {
     struct stat status;
-    if (stat(path, &status) != 0) return refuse_absent(path, diagnostics);
+    if (stat(path, &status) != 0) return refuse_absent(path, arena, diagnostics);
     static const char *const tables[] = {".csv", ".tsv", ".jsonl", ".conll"};
     const char *suffix = strrchr(path, '.');
     for (size_t i = 0; suffix && i < sizeof tables / sizeof *tables; i++)

@@ -9,6 +9,25 @@
 
 /* ---- Columns ---- */
 
+/* A table without names of columns has a row in their place. */
+static bool check_header(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
+{
+    static const char hint[] =
+        "if it is a row, write a line with the names of the columns above it, such as text,label";
+    const SurveyColumn *label = columns->label_count == 1 ? table_survey_column(survey, columns->labels[0]) : NULL;
+    if (label && !columns->labels_given && label->distinct <= label->most_values &&
+        string_map_find(&label->values, label->name))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = table, .line = 1}, hint,
+                                 "the first line names the columns, but '%.40s' is also a value of its column",
+                                 label->name);
+    size_t words = 0;
+    for (const char *c = columns->text_count ? columns->texts[0] : ""; *c; c++) words += *c == ' ';
+    if (words >= 3 && !columns->texts_given)
+        diagnostics_warning(diagnostics, (Place){.file = table, .line = 1}, hint,
+                            "'%.60s' is taken as the name of a column", columns->texts[0]);
+    return true;
+}
+
 static bool check_texts(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
 {
     for (size_t i = 0; i < columns->text_count; i++) {
@@ -45,20 +64,37 @@ static void warn_of_rare_classes(const SurveyColumn *label, const char *table, D
                         label->filled, least->key, least->value);
 }
 
+/* Of a column with a single one. */
+static const char *first_value(const SurveyColumn *column)
+{
+    for (size_t i = 0; i < column->values.capacity; i++)
+        if (column->values.entries[i].key) return column->values.entries[i].key;
+    return "";
+}
+
 static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const char *table, Diagnostics *diagnostics)
 {
-    static const char hint[] = "name the column with the labels: --label COL";
+    const char *hint = columns->labels_given ? NULL : "name the column with the labels: --label COL";
     SurveyColumn *first = columns->label_count ? table_survey_column(survey, columns->labels[0]) : NULL;
     bool names = columns->task == TASK_CLASSES || columns->task == TASK_TOKENS;
     if (!first || columns->task == TASK_ANSWERS) return true;
     if (!first->filled) return input_error(diagnostics, table, hint, "has no label in column '%s'", first->name);
     if (names && first->distinct < 2)
-        return input_error(diagnostics, table, hint, "has only one label in column '%s'", first->name);
+        return input_error(diagnostics, table, hint ? hint : "rows of another label are needed to learn from",
+                           "has only one label in column '%s': '%.40s'", first->name, first_value(first));
     if (columns->task == TASK_REGRESSION && columns->label_count == 1 && first->numbers &&
         first->least >= first->greatest)
         return input_error(diagnostics, table, hint, "has the same number, %g, in every row of column '%s'",
                            first->least, first->name);
+    if (columns->task == TASK_REGRESSION && columns->label_count == 1 && first->odd)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, first->odd_place, "correct it, or leave the row out",
+                                 "'%.40s' in column '%s' is not a number", first->odd, first->name);
     if (columns->task == TASK_CLASSES) warn_of_rare_classes(first, table, diagnostics);
+    if (columns->task == TASK_CLASSES && first->distinct * 2 > first->filled)
+        diagnostics_warning(diagnostics, PLACE_FILE(table),
+                            first->numbers == first->filled ? "--task regression predicts numbers" : hint,
+                            "has %zu different labels in %zu rows of column '%s': too few rows to learn most of them",
+                            first->distinct, first->filled, first->name);
     for (size_t i = 0; columns->task == TASK_MULTI_LABEL && columns->label_count > 1 && i < columns->label_count; i++) {
         const SurveyColumn *column = table_survey_column(survey, columns->labels[i]);
         if (column->binary < column->filled)
@@ -67,7 +103,7 @@ static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const 
                                "has other values than 0 and 1 in column '%s', one of several labels", column->name);
         if (column->distinct == 1)
             diagnostics_warning(diagnostics, PLACE_FILE(table), "leave it out of --label: nothing can be learned of it",
-                                "has %s in every row of column '%s'", column->least > 0 ? "1" : "0", column->name);
+                                "has %s in every row of column '%s'", first_value(column), column->name);
     }
     return true;
 }
@@ -118,7 +154,8 @@ bool table_check(TableSurvey *survey, const TaskColumns *columns, const char *ta
         !check_names(survey, columns->labels, columns->label_count, table, diagnostics))
         return false;
     warn_of_sets(survey, table, diagnostics);
-    return check_texts(survey, columns, table, diagnostics) && check_labels(survey, columns, table, diagnostics);
+    return check_header(survey, columns, table, diagnostics) && check_texts(survey, columns, table, diagnostics) &&
+           check_labels(survey, columns, table, diagnostics);
 }
 
 /* ---- Data sets ---- */

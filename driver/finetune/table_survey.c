@@ -1,37 +1,37 @@
 #include "driver/finetune/table_survey.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/units.h"
-#include "frontend/text/cells.h"
 #include "frontend/text/labels.h"
 
 /* ---- Columns ---- */
 
 static void add_column(TableSurvey *survey, const char *name, size_t length)
 {
-    SurveyColumn column = {.name = arena_string_n(&survey->arena, name, length)};
+    SurveyColumn column = {.name = arena_string_n(&survey->arena, name, length), .most_values = SURVEY_MOST_VALUES};
     array_push(survey->columns, survey->count, survey->capacity, column);
 }
 
-/* JSON lines have no header: the columns are the members of the first object. */
+/* JSON lines have no header: the columns are the members of all objects, which need not have each of them. */
 static bool name_members(TableSurvey *survey, TableReader *reader, Diagnostics *diagnostics)
 {
-    const char *text = reader->bytes;
-    size_t size = reader->size, begin = 0;
-    while (begin < size && isspace((unsigned char)text[begin])) begin++;
-    const char *end = memchr(text + begin, '\n', size - begin);
-    json_error_t error = {.text = ""};
-    json_t *object = json_loadb(text + begin, end ? (size_t)(end - text) - begin : size - begin, 0, &error);
+    const size_t begin = reader->position;
+    const int line = reader->next_line;
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value) add_column(survey, key, strlen(key));
-    json_decref(object);
-    return survey->count || input_error(diagnostics, reader->path, "write one object per line: {\"text\": ..., ...}",
-                                        "does not begin with a JSON object%s%s", error.text[0] ? ": " : "", error.text);
+    while (survey->count <= SURVEY_MOST_COLUMNS && table_next(reader)) json_object_foreach(reader->object, key, value)
+        {
+            if (!table_survey_column(survey, key)) add_column(survey, key, strlen(key));
+        }
+    reader->position = begin, reader->next_line = line;
+    return reader->errors == 0 &&
+           (survey->count || input_error(diagnostics, reader->path, "write an object per line: {\"text\": ..., ...}",
+                                         reader->size ? "has no rows" : "is empty"));
 }
 
 /* A header of one column, where another character than the format's separates. */
@@ -52,6 +52,20 @@ static bool check_separator(const TableReader *reader, Diagnostics *diagnostics)
     return true;
 }
 
+/* The columns of the first table, by the header, which the reader holds. */
+static bool name_columns(TableSurvey *survey, const TableReader *reader, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < reader->field_count; i++) {
+        const TableField *field = &reader->fields[i];
+        add_column(survey, field->text, field->length);
+        const SurveyColumn *column = &survey->columns[i];
+        if (field->length && table_survey_column(survey, column->name) != column)
+            return input_error(diagnostics, reader->path, "give each column a name of its own",
+                               "names the column '%s' twice", column->name);
+    }
+    return true;
+}
+
 /* Finds the columns of a table, or takes the first table's. After this the reader stands before the first row. */
 static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Diagnostics *diagnostics)
 {
@@ -68,8 +82,7 @@ static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Dia
         return reader->errors == 0 && input_error(diagnostics, reader->path, "its first line names the columns",
                                                   reader->size ? "has no rows" : "is empty");
     if (!lines && !check_separator(reader, diagnostics)) return false;
-    for (size_t i = 0; !lines && first && i < reader->field_count; i++)
-        add_column(survey, reader->fields[i].text, reader->fields[i].length);
+    if (!lines && first && !name_columns(survey, reader, diagnostics)) return false;
     if (survey->count > SURVEY_MOST_COLUMNS)
         return input_error(diagnostics, reader->path, NULL, "has %zu columns, more than %d", survey->count,
                            SURVEY_MOST_COLUMNS);
@@ -81,7 +94,10 @@ static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Dia
             return input_error(diagnostics, reader->path, "several tables are read as one",
                                "has no column '%s', which the first table has", names[c]);
     }
-    if (lines) table_select(reader, names, survey->count);
+    if (lines)
+        table_select(reader, names, survey->count);
+    else
+        reader->width = reader->field_count;
     return true;
 }
 
@@ -104,43 +120,29 @@ const char *table_survey_names(TableSurvey *survey)
 
 static void take_value(TableSurvey *survey, SurveyColumn *column, const char *text)
 {
-    uint32_t *rows = column->distinct > SURVEY_MOST_VALUES ? NULL : string_map_find(&column->values, text);
+    uint32_t *rows = column->distinct > column->most_values ? NULL : string_map_find(&column->values, text);
     if (rows) ++*rows;
-    if (rows || column->distinct > SURVEY_MOST_VALUES) return;
+    if (rows || column->distinct > column->most_values) return;
     string_map_add(&column->values, arena_string(&survey->arena, text), 1);
     column->distinct++;
 }
 
-/* ["a", "b"], or words on lines of their own. False if it is neither. */
-static bool take_list(TableSurvey *survey, SurveyColumn *column, TableField field, bool on_lines)
+#define BLANKS " \t\r\n"
+
+/* ["a", "b"], or, with `cut`, words with blanks between. False if it is neither. */
+static bool take_list(TableSurvey *survey, SurveyColumn *column, TableField field, bool cut)
 {
     char number[32];
-    if (!on_lines && !field.nested && field.text[0] != '[') return false;
-    json_t *list = cell_list(field, on_lines ? "\n" : " \t\r\n");
-    size_t width = json_array_size(list);
-    float value;
-    for (size_t i = 0; i < width; i++) {
-        const char *item = cell_item(json_array_get(list, i), number);
+    json_t *list = cut ? cell_list(field, BLANKS) : cell_read(field);
+    if (!json_is_array(list)) return json_decref(list), false;
+    for (size_t i = 0; list && i < json_array_size(list); i++) {
+        const char *item = cell_label(json_array_get(list, i), number);
         if (item) take_value(survey, column, item);
-        if (!item || !label_is_number(item, &value))
-            column->no_vectors = true;
-        else if (item[strspn(item, "0123456789")])
-            column->fractions = true;
-        else if (value > 1)
-            column->counts = true;
     }
-    if (list && column->lists && width != column->width) column->no_vectors = true;
-    column->width = width;
-    column->lists += list != NULL;
+    list_form_take(&column->form, list);
+    column->lists++;
     json_decref(list);
-    return list != NULL;
-}
-
-size_t table_survey_labels(const SurveyColumn *column)
-{
-    bool vectors = column->lists && column->lists == column->filled && column->width > 1 && !column->no_vectors &&
-                   (column->fractions || !column->counts);
-    return vectors ? column->width : column->distinct;
+    return true;
 }
 
 static void take_number(SurveyColumn *column, const char *text, double number)
@@ -149,25 +151,34 @@ static void take_number(SurveyColumn *column, const char *text, double number)
     if (!column->numbers || number > column->greatest) column->greatest = number;
     column->numbers++;
     column->whole += !text[strspn(text, "+-0123456789")];
+    column->integral += number == floor(number);
     column->binary += number == 0 || number == 1;
 }
 
-static void take_field(TableSurvey *survey, SurveyColumn *column, TableField field, bool on_lines)
+static void take_text(TableSurvey *survey, SurveyColumn *column, const char *text, const TableReader *reader)
+{
+    float truth;
+    column->binary += label_is_truth(text, &truth);
+    if (column->odd) return;
+    column->odd = arena_string(&survey->arena, text);
+    column->odd_place = (Place){.file = reader->path, .line = reader->line};
+}
+
+static void take_field(TableSurvey *survey, SurveyColumn *column, const TableReader *reader, TableField field, bool cut)
 {
     if (!field.text || !field.length) return;
     column->filled++;
     for (size_t i = 0; i < field.length; i++)
         column->words += !isspace((unsigned char)field.text[i]) && (!i || isspace((unsigned char)field.text[i - 1]));
-    if (take_list(survey, column, field, on_lines)) return;
+    if (take_list(survey, column, field, cut)) return;
     char *text = strndup(field.text, field.length);
     if (!text) memory_exhausted();
     double number;
     const char *unsigned_text = text + (text[0] == '-' || text[0] == '+');
-    float truth;
     if (field.length < 64 && units_parse_number(unsigned_text, &number))
         take_number(column, text, text[0] == '-' ? -number : number);
-    else if (label_is_truth(text, &truth))
-        column->binary++, column->least = truth;
+    else
+        take_text(survey, column, text, reader);
     take_value(survey, column, text);
     free(text);
 }
@@ -195,7 +206,8 @@ static bool take_row(void *context, TableReader *reader, const size_t *at)
     TableSurvey *survey = context;
     bool on_lines = reader->format == TABLE_CONLL;
     for (size_t c = 0; c < survey->count; c++)
-        if (at[c] < reader->field_count) take_field(survey, &survey->columns[c], reader->fields[at[c]], on_lines);
+        if (at[c] < reader->field_count)
+            take_field(survey, &survey->columns[c], reader, reader->fields[at[c]], on_lines);
     survey->rows++;
     return true;
 }
@@ -207,6 +219,30 @@ bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *
            (survey->rows ||
             input_error(diagnostics, tables->items[0], "its first line names the columns, each further line is a row",
                         "has no rows after its header"));
+}
+
+typedef struct Rereading {
+    TableSurvey *survey;
+    SurveyColumn *column;
+    bool cut;
+} Rereading;
+
+static bool take_again(void *context, TableReader *reader, const size_t *at)
+{
+    const Rereading *again = context;
+    size_t place = at[again->column - again->survey->columns];
+    bool cut = again->cut || reader->format == TABLE_CONLL;
+    if (place < reader->field_count) take_field(again->survey, again->column, reader, reader->fields[place], cut);
+    return true;
+}
+
+bool table_survey_whole(TableSurvey *survey, const TextList *tables, const char *encoding, SurveyColumn *column,
+                        bool cut, Diagnostics *diagnostics)
+{
+    Rereading again = {survey, column, cut};
+    string_map_free(&column->values);
+    *column = (SurveyColumn){.name = column->name, .most_values = SIZE_MAX - 1};
+    return each_row(survey, tables, encoding, take_again, &again, diagnostics);
 }
 
 void table_survey_free(TableSurvey *survey)
@@ -222,6 +258,7 @@ typedef struct Lengths {
     Tokenizer *tokenizer;
     size_t columns[3], count;
     bool apart; /* each text has a row of its own */
+    bool lists; /* cells are lists */
     TokenIds ids;
     uint32_t *items;
     size_t rows, capacity;
@@ -235,9 +272,9 @@ static void frame_message(Lengths *lengths)
         array_push(lengths->ids.items, lengths->ids.count, lengths->ids.capacity, 0);
 }
 
-static void encode_field(Lengths *lengths, TableField field, bool on_lines)
+static void encode_field(Lengths *lengths, TableField field)
 {
-    json_t *list = on_lines || field.nested ? cell_list(field, on_lines ? "\n" : " ") : NULL;
+    json_t *list = lengths->lists ? cell_list(field, BLANKS) : NULL;
     char number[32];
     for (size_t k = 0; k < json_array_size(list); k++) {
         const json_t *item = json_array_get(list, k), *content = json_object_get(item, "content");
@@ -261,7 +298,7 @@ static bool take_length(void *context, TableReader *reader, const size_t *at)
         size_t place = at[lengths->columns[i]];
         if (lengths->apart) lengths->ids.count = 0;
         if (place < reader->field_count && reader->fields[place].text) /* else tokenize reports it */
-            encode_field(lengths, reader->fields[place], reader->format == TABLE_CONLL);
+            encode_field(lengths, reader->fields[place]);
         if (lengths->ids.count > tokens) tokens = lengths->ids.count;
     }
     size_t frame = tokenizer_least_length(lengths->tokenizer, texts > 1) - texts;
@@ -279,7 +316,8 @@ uint32_t *table_survey_lengths(const TableSurvey *survey, const TextList *tables
                                const char *const *columns, size_t count, bool apart, Tokenizer *tokenizer,
                                Diagnostics *diagnostics)
 {
-    Lengths lengths = {.tokenizer = tokenizer, .count = count, .apart = apart};
+    const SurveyColumn *first = table_survey_column(survey, columns[0]);
+    Lengths lengths = {.tokenizer = tokenizer, .count = count, .apart = apart, .lists = first->lists == first->filled};
     for (size_t i = 0; i < count; i++)
         lengths.columns[i] = (size_t)(table_survey_column(survey, columns[i]) - survey->columns);
     TableSurvey again = {.columns = survey->columns, .count = survey->count};

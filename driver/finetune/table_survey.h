@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "base/string_map.h"
-#include "frontend/text/table.h"
+#include "frontend/text/cells.h"
 #include "frontend/text/tokenizer.h"
 
 enum { SURVEY_MOST_VALUES = 1000, SURVEY_MOST_COLUMNS = 1024 };
@@ -13,15 +13,17 @@ typedef struct SurveyColumn {
     const char *name;
     size_t filled;          /* rows in which it is not empty */
     size_t whole, numbers;  /* of these: whole numbers; numbers, also whole ones */
-    size_t binary;          /* 0 and 1, or true and false */
+    size_t integral;        /* numbers without a fraction, such as 2.0 */
+    size_t binary;          /* 0 and 1, or false and true */
     size_t lists;           /* lists of items: `distinct` and `values` are of these */
-    size_t width;           /* items of the last list */
-    bool no_vectors;        /* some list has another width, or an item that is no number */
-    bool fractions, counts; /* some item is no whole number from 0 on; is one above 1 */
     size_t words;           /* between blanks, of all rows */
-    size_t distinct;        /* different values, up to SURVEY_MOST_VALUES + 1 */
+    size_t most_values;     /* that are counted: SURVEY_MOST_VALUES, or all */
+    size_t distinct;        /* different values, up to most_values + 1 */
     double least, greatest; /* of the numbers */
-    StringMap values;       /* and how often each is there, if these are not more than SURVEY_MOST_VALUES */
+    ListForm form;          /* of the lists */
+    StringMap values;       /* and how often each is there, if these are not more than most_values */
+    const char *odd;        /* the first value that is no number, and its place; NULL: there is none */
+    Place odd_place;
 } SurveyColumn;
 
 typedef struct TableSurvey {
@@ -36,10 +38,12 @@ typedef struct TableSurvey {
 bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *encoding, Diagnostics *diagnostics);
 void table_survey_free(TableSurvey *survey);
 SurveyColumn *table_survey_column(const TableSurvey *survey, const char *name); /* NULL: there is none */
-/* How many labels lists have: vectors of 0 and 1 one for each item, as frontend/text/word_rows.c tells them. */
-size_t table_survey_labels(const SurveyColumn *column);
 /* "a, b and c", as many as a message has room for; in the survey's arena. */
 const char *table_survey_names(TableSurvey *survey);
+
+/* Reads one column again, to count all of its values. `cut`: texts are lists of words with blanks between. */
+bool table_survey_whole(TableSurvey *survey, const TextList *tables, const char *encoding, SurveyColumn *column,
+                        bool cut, Diagnostics *diagnostics);
 
 /* The tokens of every row of one or two columns (`apart`: of the longer one) with their frame, ascending; malloc'ed.
  * NULL after reporting. */

@@ -7,17 +7,22 @@
 #include "base/text.h"
 
 const TaskText task_texts[TASK_COUNT] = {
-    [TASK_CLASSES] = {"classes", " classification text-classification seqcls ", "classify texts", "accuracy", false},
-    [TASK_REGRESSION] = {"regression", " ", "predict a number for each text", "loss", false},
+    [TASK_CLASSES] = {"classes", " classification text-classification seqcls ", "classify texts", "accuracy",
+                      "cross-entropy", false},
+    [TASK_REGRESSION] = {"regression", " ", "predict a number for each text", "loss", "mean squared error", false},
     [TASK_MULTI_LABEL] = {"multi-label", " multilabel multi-label-classification ",
-                          "give each text any number of labels", "f1", false},
-    [TASK_TOKENS] = {"ner", " tokens token-classification tokcls ", "tag the words of texts", "f1", false},
-    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "f1", true},
+                          "give each text any number of labels", "f1", "binary cross-entropy", false},
+    [TASK_TOKENS] = {"ner", " tokens token-classification tokcls ", "tag the words of texts", "f1", "cross-entropy",
+                     false},
+    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "f1",
+                      "mean cross-entropy of the first and the last token", true},
     [TASK_PAIRS] = {"pairs", " contrastive embedding ", "bring the embeddings of paired texts together", "accuracy",
-                    true},
-    [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", false},
-    [TASK_CHAT] = {"chat", " sft instruct ", "learn responses of conversations", "loss", false},
-    [TASK_NEXT] = {"lm", " clm causal-lm text-generation ", "predict the next token of texts", "loss", false},
+                    "contrastive", true},
+    [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", "cross-entropy of the masked tokens", false},
+    [TASK_CHAT] = {"chat", " sft instruct ", "learn responses of conversations", "loss",
+                   "cross-entropy of the next token", false},
+    [TASK_NEXT] = {"lm", " clm causal-lm text-generation ", "predict the next token of texts", "loss",
+                   "cross-entropy of the next token", false},
 };
 
 Task task_find(const char *word)
@@ -46,8 +51,8 @@ static const char *const text_names[][4] = {
     {"review"},
     {"content"},
 };
-static const char *const label_names[] = {"label", "labels",   "gold_label", "class", "target",
-                                          "score", "category", "ner_tags",   "tags",  "answers"};
+static const char *const label_names[] = {"label",    "labels",   "gold_label", "class",   "target", "score",
+                                          "category", "ner_tags", "tags",       "answers", "answer"};
 
 static bool is_label_name(const char *name)
 {
@@ -67,6 +72,8 @@ static bool is_chosen(const char *const *names, size_t count, const char *name)
 
 static bool is_numeric(const SurveyColumn *column) { return column->filled && column->numbers == column->filled; }
 
+static bool is_list(const SurveyColumn *column) { return column->filled && column->lists == column->filled; }
+
 static bool is_binary(const SurveyColumn *column) { return column->filled && column->binary == column->filled; }
 
 /* A number or name of the row. */
@@ -83,7 +90,7 @@ static bool is_identifier(const TableSurvey *survey, const SurveyColumn *column)
 static bool is_prose(const TableSurvey *survey, const SurveyColumn *column)
 {
     bool varies = column->distinct > SURVEY_MOST_VALUES || column->distinct * 2 > survey->rows;
-    return column->filled && !is_numeric(column) && !column->lists && column->words >= 2 * column->filled && varies;
+    return column->filled && !is_numeric(column) && !is_list(column) && column->words >= 2 * column->filled && varies;
 }
 
 /* ---- The choice ---- */
@@ -122,7 +129,34 @@ static bool refuse(TableSurvey *survey, const char *table, const char *option, c
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(table), hint, "%s", problem);
 }
 
-/* By their names, else the only column of prose, else the only one with texts. */
+/* Whether the columns that are no texts are neither labels nor anything else that could be. */
+static bool stands_alone(const TaskColumns *chosen, const TableSurvey *survey)
+{
+    for (size_t c = 0; c < survey->count; c++) {
+        const SurveyColumn *column = &survey->columns[c];
+        bool text = is_chosen(chosen->texts, chosen->text_count, column->name);
+        if (text ? is_label_name(column->name) : column->filled && !is_identifier(survey, column)) return false;
+    }
+    return !chosen->label_count;
+}
+
+/* Two columns with lists as long as each other: words, and their tags, of which fewer are different. */
+static bool choose_lists(TaskColumns *chosen, const TableSurvey *survey)
+{
+    const SurveyColumn *lists[2];
+    size_t found = 0;
+    for (size_t c = 0; c < survey->count; c++)
+        if (is_list(&survey->columns[c]) && found++ < 2) lists[found - 1] = &survey->columns[c];
+    if (found != 2 || chosen->label_count || lists[0]->form.items != lists[1]->form.items ||
+        lists[0]->distinct == lists[1]->distinct)
+        return false;
+    bool swapped = lists[0]->distinct < lists[1]->distinct;
+    chosen->texts[chosen->text_count++] = lists[swapped]->name;
+    chosen->labels[chosen->label_count++] = lists[!swapped]->name;
+    return true;
+}
+
+/* By their names, else the only column of prose, or two if there is nothing else, else the only one with texts. */
 static bool choose_texts(TaskColumns *chosen, TableSurvey *survey, const char *table, Diagnostics *diagnostics)
 {
     for (size_t i = 0; i < sizeof text_names / sizeof *text_names; i++) {
@@ -144,12 +178,14 @@ static bool choose_texts(TaskColumns *chosen, TableSurvey *survey, const char *t
                 continue;
             chosen->texts[found++ ? 1 : 0] = column->name;
         }
+        chosen->text_count = found;
+        if (found == 2 && strict && stands_alone(chosen, survey)) return true;
         if (found > 1)
             return refuse(survey, table, "--text COL, or --text COL,COL for pairs",
                           arena_format(&survey->arena, "several columns may hold the texts ('%s', '%s')",
                                        chosen->texts[0], chosen->texts[1]),
                           diagnostics);
-        if (found) return chosen->text_count = 1, true;
+        if (found || choose_lists(chosen, survey)) return true;
     }
     return refuse(survey, table, "--text COL", "no column looks like text", diagnostics);
 }
@@ -194,38 +230,66 @@ static bool choose_labels(TaskColumns *chosen, TableSurvey *survey, Task task, c
                   diagnostics);
 }
 
+/* Whether the cells have words with blanks between, and a tag for each. */
+static bool are_cut_words(const SurveyColumn *text, const SurveyColumn *label)
+{
+    static const char *const words[] = {"tokens", "words"}, *const tags[] = {"ner_tags", "tags", "labels"};
+    return is_chosen(words, sizeof words / sizeof *words, text->name) &&
+           is_chosen(tags, sizeof tags / sizeof *tags, label->name) && text->words == label->words &&
+           text->words > text->filled;
+}
+
+/* Parts of the context. A column 'answer' with a few different texts, such as yes and no, has classes. */
+static bool is_answer(const TaskColumns *chosen, const TableSurvey *survey, const SurveyColumn *label)
+{
+    enum { FEW = 20 };
+    bool many = label->distinct > FEW || label->distinct * 2 > survey->rows;
+    return chosen->text_count == 2 && strcmp(chosen->texts[0], "question") == 0 &&
+           strcmp(chosen->texts[1], "context") == 0 &&
+           (strcmp(label->name, "answers") == 0 ||
+            (strcmp(label->name, "answer") == 0 && (many || table_survey_column(survey, "answer_start"))));
+}
+
+static Task task_of_numbers(TaskColumns *chosen, TableSurvey *survey, const SurveyColumn *label)
+{
+    bool whole = label->integral == label->numbers;
+    chosen->reason = arena_format(&survey->arena, "'%s' has numbers from %g to %g%s", label->name, label->least,
+                                  label->greatest, whole ? "; --task classes takes them as names of classes" : "");
+    return TASK_REGRESSION;
+}
+
 static Task task_of_labels(TaskColumns *chosen, TableSurvey *survey)
 {
+    enum { MANY = 20 };
     Arena *arena = &survey->arena;
     if (!chosen->label_count) {
         chosen->reason = arena_format(arena, "%s without labels", chosen->text_count > 1 ? "two texts" : "texts");
         return chosen->text_count > 1 ? TASK_PAIRS : TASK_MASKED;
     }
     const SurveyColumn *label = table_survey_column(survey, chosen->labels[0]);
-    if (chosen->label_count > 1) {
-        chosen->reason = arena_format(arena, "%zu columns of 0 and 1", chosen->label_count);
-        return TASK_MULTI_LABEL;
-    }
-    const SurveyColumn *text = table_survey_column(survey, chosen->texts[0]);
-    if (label->lists == label->filled && text->lists == text->filled) {
-        chosen->reason = arena_format(arena, "'%s' has lists of words, '%s' their tags", text->name, label->name);
-        return TASK_TOKENS;
-    }
-    if (strcmp(chosen->texts[0], "question") == 0 && strcmp(label->name, "answers") == 0) {
+    if (is_answer(chosen, survey, label)) {
         chosen->reason = "question, context and answers";
         return TASK_ANSWERS;
     }
-    if (label->lists == label->filled) {
+    if (chosen->label_count > 1) {
+        chosen->reason = arena_format(arena, "%zu columns of 0 and 1, or false and true", chosen->label_count);
+        return TASK_MULTI_LABEL;
+    }
+    const SurveyColumn *text = table_survey_column(survey, chosen->texts[0]);
+    if ((is_list(label) && is_list(text)) || are_cut_words(text, label)) {
+        chosen->reason = arena_format(arena, "'%s' has lists of words, '%s' their tags", text->name, label->name);
+        return TASK_TOKENS;
+    }
+    if (is_list(label)) {
         chosen->reason = arena_format(arena, "'%s' has lists of labels", label->name);
         return TASK_MULTI_LABEL;
     }
-    if (is_numeric(label) && label->whole < label->numbers) {
-        chosen->reason =
-            arena_format(arena, "'%s' has numbers from %g to %g", label->name, label->least, label->greatest);
-        return TASK_REGRESSION;
-    }
-    chosen->reason = arena_format(arena, "'%s' has %zu different %s", label->name, label->distinct,
-                                  is_numeric(label) ? "whole numbers" : "texts");
+    if (is_numeric(label) && label->whole < label->numbers) return task_of_numbers(chosen, survey, label);
+    chosen->reason = arena_format(
+        arena, "'%s' has %s%zu different %s", label->name, label->distinct > label->most_values ? "more than " : "",
+        label->distinct - (label->distinct > label->most_values), is_numeric(label) ? "whole numbers" : "texts");
+    if (is_numeric(label) && label->distinct > MANY)
+        chosen->reason = arena_format(arena, "%s; --task regression takes them as numbers", chosen->reason);
     return TASK_CLASSES;
 }
 
@@ -264,10 +328,23 @@ static bool choose_generative(TaskColumns *chosen, TableSurvey *survey, const ch
     return true;
 }
 
+/* A number that is none would make a name of a class of every other. */
+static bool check_numbers(const TaskColumns *chosen, const TableSurvey *survey, Diagnostics *diagnostics)
+{
+    const SurveyColumn *label = chosen->label_count ? table_survey_column(survey, chosen->labels[0]) : NULL;
+    if (chosen->task != TASK_CLASSES || !label->odd || label->whole == label->numbers ||
+        label->numbers * 2 <= label->filled || label->distinct * 2 <= label->filled)
+        return true;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, label->odd_place,
+                             "correct it or leave the row out; --task classes takes all values as names of classes",
+                             "'%.40s' in column '%s' is not a number, but %zu of its %zu values are", label->odd,
+                             label->name, label->numbers, label->filled);
+}
+
 bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, const char *label, Task task, bool decoder,
                  const char *table, Diagnostics *diagnostics)
 {
-    *chosen = (TaskColumns){.task = task};
+    *chosen = (TaskColumns){.task = task, .texts_given = text, .labels_given = label};
     if (!take_names(chosen->texts, &chosen->text_count, text, "--text", survey, table, diagnostics) ||
         !take_names(chosen->labels, &chosen->label_count, label, "--label", survey, table, diagnostics))
         return false;
@@ -288,5 +365,7 @@ bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, con
     else
         chosen->task = task_of_labels(chosen, survey);
     if (decoder && task == TASK_COUNT && chosen->task == TASK_MASKED) chosen->task = TASK_NEXT;
-    return true;
+    if (chosen->task == TASK_ANSWERS && chosen->label_count == 1 && table_survey_column(survey, "answer_start"))
+        chosen->labels[chosen->label_count++] = "answer_start";
+    return task != TASK_COUNT || check_numbers(chosen, survey, diagnostics);
 }

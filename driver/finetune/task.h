@@ -22,6 +22,7 @@ typedef struct TaskText {
     const char *others; /* that --task takes too, with blanks around each */
     const char *does;   /* "classifies texts" */
     const char *metric; /* of the best checkpoint */
+    const char *loss;   /* of the head */
     bool is_padded;     /* rows cannot share packed sequences: the loss compares rows, or tokens of one */
 } TaskText;
 
@@ -41,7 +42,8 @@ typedef struct TaskColumns {
     Task task;
     const char *texts[TASK_MOST_COLUMNS], *labels[TASK_MOST_COLUMNS];
     size_t text_count, label_count;
-    const char *reason; /* for the task */
+    bool texts_given, labels_given; /* by the user */
+    const char *reason;             /* for the task */
 } TaskColumns;
 
 /* Decides by the columns; `decoder`: for a model that predicts the next token. Each of `text`, `label` (names, with

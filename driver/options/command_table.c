@@ -6,10 +6,10 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "fine-tune a model on a table, from folder and table to a trained model",
          {"skycc finetune FOLDER|MODEL.onnx TABLE... [--text COL[,COL]] [--label COL[,COL...]] [options]",
           "skycc finetune --resume RUN [-d CLUSTER.yaml] [--without DEVICE]"},
-         "Trains a Hugging Face folder, or the encoder that skycc import made of one, on the rows of a table (CSV, TSV "
-         "or JSON lines; several files are one table). The columns decide the task, the table and the model all else. "
-         "Every decision is printed and kept in RUN/settings.yaml, and an option decides otherwise. RUN/model is the "
-         "trained model, a Hugging Face folder with its tokenizer; skycc predict RUN uses it.",
+         "Trains a Hugging Face folder, or an ONNX model of the BERT family, on the rows of a table (CSV, TSV or JSON "
+         "lines; several files are one table). The columns decide the task, the table and the model all else. Every "
+         "decision is printed and kept in RUN/settings.yaml, and an option decides otherwise. RUN/model is the trained "
+         "model, of a folder again a Hugging Face folder with its tokenizer; skycc predict RUN uses it.",
          {"skycc finetune minilm reviews.csv --text review --label sentiment",
           "skycc finetune minilm reviews.csv --text review --label sentiment -d cluster.yaml -o reviews",
           "skycc finetune minilm reviews.csv --dry-run"}},
@@ -26,6 +26,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
                       "Writes a BERT as an ONNX graph (opset 17) with inputs input_ids, attention_mask and "
                       "token_type_ids and output logits.",
                       {"skycc bert --layers 6 --hidden 128 --heads 2 -o bert.onnx",
+                       "skycc bert --layers 2 --hidden 128 --heads 2 --classes 5 --batch 8 --sequence 64 -o fixed.onnx",
                        "skycc bert --layers 12 --hidden 768 --heads 12 --head mlm --weights none -o mlm.onnx"}},
     [COMMAND_COMPILE] =
         {"compile",
@@ -69,14 +70,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
                          "measured times with planned ones. A step lasts from the last update of the step before to "
                          "its own last update. The first step is left out if there are more, since it touches all "
                          "memory for the first time.",
-                         {"skycc explain programs/plan.json", "skycc explain programs/plan.json --trace trace.json"}},
+                         {"skycc explain programs/plan.json", "skycc explain programs/plan.json --trace trace.json",
+                          "skycc explain programs/plan.json --report svg"}},
     [COMMAND_DIFF] =
         {"diff",
          "list what changed between two plans",
          {"skycc diff OLD.json NEW.json [--fail-above SECONDS]"},
          "Lists what differs between two plans: times, bound, moved layers, loads, memory, links, and what crosses "
          "between regions. Exits with 0 also if they differ.",
-         {"skycc diff old/plan.json new/plan.json", "skycc diff old.json new.json --fail-above 1.5"}},
+         {"skycc diff old/plan.json new/plan.json", "skycc diff old.json new.json --fail-above 1.5",
+          "skycc diff programs/plan.json without-edge-3.json"}},
     [COMMAND_VERIFY] = {"verify",
                         "check a plan and its proof, independently of the solver",
                         {"skycc verify PLAN.json --costs COSTS.json [--audit FILE]..."},
@@ -88,6 +91,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "and the reason if anything is not as the plan says. With --audit, nothing may have crossed "
                         "between sites that the plan does not list.",
                         {"skycc verify programs/plan.json --costs programs/costs.json",
+                         "skycc verify plan.json --costs costs.json --allow-unproven",
                          "skycc verify plan.json --costs costs.json --audit lyon.json --audit kyoto.json"}},
     [COMMAND_PLOT] =
         {"plot",
@@ -98,7 +102,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "SVG file that follows the reader's light or dark colours. The log of a run that has not ended "
          "is drawn as far as it goes. Several logs make one picture: a line each, the evaluation loss where "
          "all have one, else the training loss.",
-         {"skycc plot loss.csv -o loss.svg", "skycc plot a.csv b.csv -o both.svg"}},
+         {"skycc plot run/log.csv -o loss.svg", "skycc plot a.csv b.csv -o both.svg",
+          "skycc plot rounds.csv -o federation.svg"}},
     [COMMAND_RUN] =
         {"run",
          "run a model here: outputs, loss, gradients, some training steps",
@@ -140,15 +145,17 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "ELECTRA, ALBERT, MPNet, ModernBERT, DeBERTa-v2/3, ERNIE, Data2Vec, EuroBERT, NomicBERT, GTE, "
                         "Jina v3, ESM or T5 encoder, or of a decoder, and writes the graph, ready for check, run and "
                         "compile.",
-                        {"skycc import minilm -o minilm.onnx",
-                         "skycc import minilm --head seqcls:3 -o classifier.onnx"}},
+                        {"skycc import minilm -o minilm.onnx", "skycc import minilm --head seqcls:3 -o classifier.onnx",
+                         "skycc import qwen3 --head lm -o qwen3.onnx"}},
     [COMMAND_HEAD] =
         {"head",
          "put a head on an encoder that is an ONNX model",
          {"skycc head MODEL.onnx --head HEAD -o OUT.onnx"},
          "Writes the model with new outputs. A model that skycc import made gets the head of its family, any other "
          "model BERT's. With --as-is, the model keeps the head that it has.",
-         {"skycc head encoder.onnx --head seqcls:3 -o classifier.onnx"}},
+         {"skycc head encoder.onnx --head seqcls:3 -o classifier.onnx",
+          "skycc head encoder.onnx --head tokcls:9 --labels words.safetensors -o tagger.onnx",
+          "skycc head exported.onnx --head seqcls:2 --as-is -o classifier.onnx"}},
     [COMMAND_PREDICT] =
         {"predict",
          "print what a trained model predicts for texts",
@@ -163,7 +170,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "finetune made. MODEL is an ONNX graph or a Hugging Face folder.",
          {"skycc predict run --text 'The battery died after a week.'",
           "skycc predict model.onnx checkpoints --data reviews.csv --text review -o predictions.csv",
-          "skycc predict trained --text 'Who wrote it?' --text2 'Ada wrote it in 1843.'"}},
+          "skycc predict run --text -"}},
     [COMMAND_EVALUATE] =
         {"evaluate",
          "measure how good a trained model is on a table with labels",
@@ -179,7 +186,7 @@ const CommandText command_texts[COMMAND_COUNT] = {
          {"skycc key NAME"},
          "Writes NAME.key, the secret key that stays at the site, and NAME.pub, and prints the public key, which goes "
          "into the cluster file of all sites (sites: [{name: ..., key: ...}]). Existing files are never overwritten.",
-         {"skycc key lyon"}},
+         {"skycc key lyon", "skycc key keys/kyoto", "skycc key coordinator"}},
     [COMMAND_FEDERATE] = {"federate",
                           "make a folder for every site of a federation, which keeps its data and shares the model",
                           {"skycc federate MODEL.onnx -c FEDERATION.yaml -o DIR [options]"},
@@ -189,14 +196,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
                           "coordinator with skycc coordinate.",
                           {"skycc federate model.onnx -c federation.yaml -o federation --dim batch=8 --dim seq=128",
                            "skycc federate model.onnx -c federation.yaml -o longer --dim batch=8 --dim seq=128 --from "
-                           "federation/coordinator --rounds 200"}},
+                           "federation/coordinator",
+                           "skycc federate --amend change.yaml -o federation"}},
     [COMMAND_COORDINATE] =
         {"coordinate",
          "run the coordinator of a federation until its last round",
          {"skycc coordinate DIR/coordinator [options]"},
          "Waits for the sites of a federation, adds up their updates, and keeps the model in "
          "DIR/coordinator/model.safetensors. If it is killed, start it again: it continues with the same round.",
-         {"skycc coordinate federation/coordinator --log rounds.csv"}},
+         {"skycc coordinate federation/coordinator", "skycc coordinate federation/coordinator --log rounds.csv",
+          "skycc coordinate federation/coordinator --from-round 12"}},
     [COMMAND_DEPLOY] =
         {"deploy",
          "copy programs, weights and data to the hosts of a plan, or list what they lack",

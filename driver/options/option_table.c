@@ -27,8 +27,8 @@
 enum {
     SKYCC_COMMANDS(COMMAND_BIT) PLANNING = COMPILE | PLAN | FEDERATE,
     TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
-    SHORT = COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE |
-            FINETUNE, /* those with so many that --help shows the common ones */
+    SHORT = COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE | FINETUNE |
+            PREDICT, /* those with so many that --help shows the common ones */
     EVERY = (1 << COMMAND_COUNT) - 1
 };
 
@@ -41,6 +41,7 @@ static const Option rows[] = {
      .required = PREDICT | EVALUATE},
     {"files", 0, "FILE...", EVALUATE, OPTION_FILE, FIELD(inputs), .positional = true, .repeated = true},
     {"checkpoint", 0, "CHECKPOINT", EXPORT | PREDICT, OPTION_FILE, FIELD(checkpoint), .positional = true,
+     .common = PREDICT,
      .help = "trained weights: a directory of checkpoints (the best if training kept it, else the newest), one step of "
              "it, or a safetensors file with tensors by parameter name, such as skycc run writes after training"},
     {"plan", 0, "PLAN.json", EXPLAIN | VERIFY, OPTION_FILE, FIELD(plans[0]), .positional = true,
@@ -168,7 +169,7 @@ static const Option rows[] = {
 
     {"weights", 0, "SOURCE", IMPORT, OPTION_CHOICE, FIELD(import_weights), .initial = "folder",
      .choices = OPTION_WORDS("none", "seed", "folder"),
-     .help = "seed draws all weights, for a new model; none leaves them out; folder takes its own (the default)",
+     .help = "seed draws all weights, for a new model; none leaves them out; folder takes its own",
      .detail =
          "*folder*, the default, takes the folder's. *seed* draws all of them, so that *config.json* alone makes a "
          "new model: matrices normal with its *initializer_range*, biases 0, gains 1. *none* leaves them out, for "
@@ -212,30 +213,31 @@ static const Option rows[] = {
     {"text", 0, "COL[,COL]", TOKENIZE, OPTION_TEXT, FIELD(dataset.text_columns), .common = TOKENIZE,
      .help = "the column with the texts, or the two columns with pairs, by name; for ner the column with lists of "
              "words, for qa question,context"},
-    {"tokenizer", 0, "FILE", PREDICT, OPTION_FILE, FIELD(tokenizer),
+    {"tokenizer", 0, "FILE", PREDICT, OPTION_FILE, FIELD(tokenizer), .common = PREDICT,
      .help = "the model's tokenizer.json or vocabulary (default: in the folder that the model was imported from)",
      .detail = "The model's _tokenizer.json_, or, with another suffix, a WordPiece vocabulary. By default skycc looks "
                "into the folder that the model was imported from: for _tokenizer.json_, then for _vocab.txt_, which is "
                "cased if _tokenizer_config.json_ says so. Data sets need no tokenizer."},
-    {"text", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[0]),
-     .help = "the text; with --data TABLE: the column with the texts, or the two columns with pairs, by name"},
-    {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]),
+    {"text", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[0]), .common = PREDICT,
+     .help = "the text, - for a text per line of standard input; with --data TABLE: the column with the texts, or "
+             "the two columns with pairs, by name"},
+    {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]), .common = PREDICT,
      .help = "the second text of a pair: the text to answer from, or to compare embeddings with"},
-    {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt),
+    {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt), .common = PREDICT,
      .help = "continue this text with a decoder, which keeps keys and values if skycc imported it",
      .detail =
          "Prints the text and how a decoder continues it, until its end-of-text token, *--tokens*, or its last "
          "position. A decoder of *skycc import* takes one token at a time; of another model each token runs the "
          "whole text again. On standard output control characters are escaped; *-o FILE* gets the text as it is."},
-    {"tokens", 0, "N", PREDICT, OPTION_INTEGER, 1, 1 << 20, FIELD(generate.tokens), .initial = "64",
+    {"tokens", 0, "N", PREDICT, OPTION_INTEGER, 1, 1 << 20, FIELD(generate.tokens), .common = PREDICT, .initial = "64",
      .help = "how many tokens --prompt adds at most"},
     {"temperature", 0, "X", PREDICT, OPTION_NUMBER, 0, 100, FIELD(generate.temperature), .initial = "0",
      .help = "draw tokens of --prompt, from logits divided by X; 0 takes the most likely"},
     {"top-p", 0, "P", PREDICT, OPTION_NUMBER, 1e-6, 1, FIELD(generate.top_p), .initial = "1",
      .help = "with --temperature: draw from the most likely tokens, whose probabilities add up to P"},
-    {"data", 0, "FILE", PREDICT, OPTION_FILE, FIELD(data),
-     .help = "a data set of skycc tokenize (.safetensors), or a table (.csv, .jsonl, else TSV)"},
-    {"labels", 0, "DATA", PREDICT | EVALUATE, OPTION_FILE, FIELD(labels),
+    {"data", 0, "FILE", PREDICT, OPTION_FILE, FIELD(data), .common = PREDICT,
+     .help = "a data set of skycc tokenize (.safetensors), or a table (.csv, .jsonl, else TSV; - is standard input)"},
+    {"labels", 0, "DATA", PREDICT | EVALUATE, OPTION_FILE, FIELD(labels), .common = PREDICT,
      .help = "a data set of skycc tokenize that holds the label names (default: the imported folder's names)"},
     {"multi-label", 0, NULL, PREDICT | EVALUATE, OPTION_FLAG, FIELD(multi_label),
      .help = "a text may have several labels, as after training with --loss bce (default: what config.json says)",
@@ -307,7 +309,7 @@ static const Option rows[] = {
      .help = "with --task qa: tokens that two windows of a long context share (default: 128, at most a third of "
              "--max-length)"},
     {"max-length", 0, "N", TOKENIZE | PREDICT, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
-     FIELD(dataset.max_length), .initial = "128", .common = TOKENIZE,
+     FIELD(dataset.max_length), .initial = "128", .common = TOKENIZE | PREDICT,
      .help = "tokens per row: shorter texts are padded, longer ones cut"},
     {"cased", 0, NULL, TOKENIZE | PREDICT, OPTION_FLAG, FIELD(cased),
      .help = "the vocabulary is cased: keep capitals and accents"},
@@ -394,7 +396,7 @@ static const Option rows[] = {
     {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv),
      .help = "append a line of CSV for every round (default: rounds.csv in DIR)"},
     {"from-round", 0, "R", COORDINATE, OPTION_INTEGER, 0, 1e15, FIELD(from_round), .read = read_from_round,
-     .common = COORDINATE, .help = "go back to the model after round R, which federation.yaml's keep: N has kept",
+     .help = "go back to the model after round R, which federation.yaml's keep: N has kept",
      .detail = "Go back to the model after round _R_ and continue from it. *keep: N* in _federation.yaml_ keeps the "
                "models of the last _N_ rounds (default 3) in DIR/rounds. Sites take that model and drop their "
                "optimisers' states. Epsilon goes on counting the rounds that are gone back over."},
@@ -713,7 +715,7 @@ static const Option rows[] = {
      .help = "tokenizer.json or a vocabulary: write the texts of the twenty worst errors into -o FILE too"},
     {"output", 'o', "FILE", EVALUATE, OPTION_FILE, FIELD(output),
      .help = "also write the metrics to this file, as JSON"},
-    {"output", 'o', "FILE", PREDICT, OPTION_FILE, FIELD(output),
+    {"output", 'o', "FILE", PREDICT, OPTION_FILE, FIELD(output), .common = PREDICT,
      .help = "the file to write (default: standard output); .jsonl writes embeddings as lines of JSON"},
     {"report", 0, "FILE", COMPILE, OPTION_FILE, FIELD(report),
      .help = "also write the plan report: .html, .json, .svg (a picture), else text"},

@@ -1,6 +1,9 @@
 #include "frontend/text/cells.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "frontend/text/labels.h"
 
 static bool is_space(char c) { return c && strchr(" \t\r\n", c); }
 
@@ -110,4 +113,45 @@ const char *cell_item(const json_t *item, char number[static 32])
     else
         return NULL;
     return number;
+}
+
+const char *cell_label(const json_t *item, char number[static 32])
+{
+    double value = json_real_value(item);
+    if (json_is_boolean(item)) return json_is_true(item) ? "1" : "0";
+    if (!json_is_real(item) || fabs(value) > 1e6 || value != floor(value)) return cell_item(item, number);
+    snprintf(number, 32, "%.0f", value);
+    return number;
+}
+
+void list_form_take(ListForm *form, const json_t *list)
+{
+    char text[32];
+    size_t count = json_array_size(list);
+    if (!form->rows++) form->width = count;
+    form->uneven |= count != form->width;
+    form->items += count;
+    for (size_t i = 0; i < count; i++) {
+        const char *item = cell_label(json_array_get(list, i), text);
+        float number = 0;
+        if (!item || !label_is_number(item, &number))
+            form->words = true;
+        else
+            form->fractions |= number != floorf(number);
+        if (number < form->least) form->least = number;
+        if (number > form->most) form->most = number;
+    }
+}
+
+bool list_form_is_vectors(const ListForm *form)
+{
+    return !form->uneven && !form->words && form->width > 1 &&
+           (form->fractions || (form->least >= 0 && form->most <= 1));
+}
+
+size_t list_form_labels(const ListForm *form, size_t distinct)
+{
+    if (list_form_is_vectors(form)) return form->width;
+    bool counts = !form->words && !form->fractions && form->least >= 0 && form->most >= (float)distinct;
+    return counts ? (size_t)form->most + 1 : distinct;
 }

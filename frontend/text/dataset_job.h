@@ -4,6 +4,7 @@
 
 #include "frontend/text/dataset_options.h"
 #include "frontend/text/examples.h"
+#include "frontend/text/cells.h"
 #include "frontend/text/label_set.h"
 #include "frontend/text/labels.h"
 #include "frontend/text/tokenizer.h"
@@ -25,6 +26,7 @@ typedef struct Job {
     LabelSet label_set; /* instead, where --label names more columns than one */
     size_t *list_ends;  /* where each row has a list of labels: how many of `labels` there are up to its end */
     size_t list_count, list_capacity;
+    ListForm list_form;
     const char **names; /* columns of texts, then of labels, as the options name them */
     size_t text_count, label_count, name_count, name_capacity;
     size_t table_rows;   /* that gave examples */

@@ -94,6 +94,7 @@ bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagn
                                 "--labels-of: this data set was made by another tokenizer than the one given");
     ok = ok && take_labels(column, &file, path, diagnostics);
     column->fixed = ok;
+    column->vectors = safetensors_metadata(&file, LABELS_VECTORS);
     safetensors_close(&file);
     return ok;
 }
@@ -133,7 +134,7 @@ static bool refuse_unknown(LabelColumn *column, TableReader *reader, const char 
 
 bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
 {
-    if (!field.text || field.length == 0) return table_error(reader, NULL, "has no label");
+    if (!field.text || field.length == 0) return table_error(reader, "leave the row out of the table", "has no label");
     if (memchr(field.text, '\0', field.length)) return table_error(reader, NULL, "the label contains a zero byte");
     char *name = memory_allocate(field.length + 1);
     memcpy(name, field.text, field.length);
@@ -180,47 +181,33 @@ static void decide_kind(LabelColumn *column, const char *path, Diagnostics *diag
                             rows);
 }
 
-typedef struct Name {
-    const char *text;
-    uint32_t number;
-} Name;
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const Name *)a)->text, ((const Name *)b)->text);
-}
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static int compare_numbers(const void *a, const void *b)
 {
-    long long left = atoll(((const Name *)a)->text), right = atoll(((const Name *)b)->text);
+    long long left = atoll(*(char *const *)a), right = atoll(*(char *const *)b);
     return left == right ? compare_names(a, b) : left < right ? -1 : 1;
 }
 
-static bool are_whole(const LabelColumn *column)
+void labels_sort(const char **names, size_t count)
 {
-    for (size_t i = 0; i < column->count; i++) {
-        const char *digits = column->names[i] + (column->names[i][0] == '-');
-        if (!*digits || digits[strspn(digits, "0123456789")] || strlen(digits) > 18) return false;
+    bool whole = true;
+    for (size_t i = 0; whole && i < count; i++) {
+        const char *digits = names[i] + (names[i][0] == '-');
+        whole = *digits && !digits[strspn(digits, "0123456789")] && strlen(digits) <= 18;
     }
-    return true;
+    qsort(names, count, sizeof *names, whole ? compare_numbers : compare_names);
 }
 
-/* Numbers the names, of a column that is not fixed in byte order or, if all are whole numbers, in theirs, and prints
- * them in their order. */
+/* Numbers the names, of a column that is not fixed in their order, and prints them in their order. */
 static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *list)
 {
-    Name *sorted = memory_allocate((column->count + 1) * sizeof *sorted);
-    for (size_t i = 0; i < column->count; i++) sorted[i] = (Name){column->names[i], (uint32_t)i};
-    if (!column->fixed)
-        qsort(sorted, column->count, sizeof *sorted, are_whole(column) ? compare_numbers : compare_names);
     const char **names = memory_allocate((column->count + 1) * sizeof *names);
-    for (size_t i = 0; i < column->count; i++) {
-        numbers[sorted[i].number] = (int32_t)i;
-        names[i] = sorted[i].text;
-    }
+    memcpy(names, column->names, column->count * sizeof *names);
+    if (!column->fixed) labels_sort(names, column->count);
+    for (size_t i = 0; i < column->count; i++) numbers[*string_map_find(&column->find, names[i])] = (int32_t)i;
     label_names_print(list, names, column->count);
     free(names);
-    free(sorted);
 }
 
 void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,

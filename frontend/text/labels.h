@@ -14,7 +14,8 @@ typedef enum LabelKind { LABELS_UNDECIDED, LABELS_CLASSES, LABELS_REALS, LABELS_
 
 typedef struct LabelColumn {
     LabelKind kind;
-    bool fixed; /* to the names, or numbers, of another data set */
+    bool fixed;   /* to the names, or numbers, of another data set */
+    bool vectors; /* where fixed: its rows had lists with a place for each label (list_form_is_vectors) */
     Arena arena;
     StringMap find;
     const char **names; /* the different labels, numbered by first appearance; of a fixed column as there */
@@ -29,6 +30,8 @@ typedef struct LabelColumn {
 bool label_is_number(const char *text, float *number);
 /* Whether it is true or false, also in capitals: 1 or 0 in *value. */
 bool label_is_truth(const char *text, float *value);
+/* Sorts names of classes as they are numbered: whole numbers by their values, else in byte order. */
+void labels_sort(const char **names, size_t count);
 /* The labels of a data set that skycc tokenize wrote, by the same tokenizer: its names or its numbers. */
 bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagnostics *diagnostics);
 /* Adds the label of a row. Returns false if it is empty, not a number although kind is REALS, or not among the fixed
@@ -44,6 +47,9 @@ void labels_free(LabelColumn *column);
 
 /* problem_type of rows that have any number of labels at once. */
 #define LABELS_SEVERAL "multi_label_classification"
+
+/* Metadata of data sets whose rows had lists with a place for each label. */
+#define LABELS_VECTORS "label_vectors"
 
 /* The description of labels in a data set. */
 typedef struct DataLabels {

@@ -324,7 +324,7 @@ static bool add_quoted(TableReader *reader, const char *start, const char **text
         const char *quote = memchr(at, '"', (size_t)(end - at));
         if (!quote)
             return error_at(reader, reader->line, (size_t)(open - start) + 1,
-                            "double the quotes inside a quoted field; --format tsv reads quotes as text",
+                            "double the quotes inside a quoted field; in a file called .tsv quotes are text",
                             "the quote that opens here is never closed");
         bool doubled = quote + 1 < end && quote[1] == '"';
         buffer_append(&reader->unquoted, at, (size_t)(quote - at) + doubled);
@@ -382,9 +382,14 @@ static bool next_record(TableReader *reader)
 
 bool table_next(TableReader *reader)
 {
-    return reader->format == TABLE_CSV     ? next_record(reader)
+    while (reader->format == TABLE_CSV     ? next_record(reader)
            : reader->format == TABLE_CONLL ? next_sentence(reader)
-                                           : next_line(reader);
+                                           : next_line(reader)) {
+        if (!reader->width || reader->field_count == reader->width) return true;
+        table_error(reader, reader->format == TABLE_CSV ? "put fields with commas in them in quotes" : NULL,
+                    "has %zu columns where the first line has %zu", reader->field_count, reader->width);
+    }
+    return false;
 }
 
 bool table_field_is(TableField field, const char *text)

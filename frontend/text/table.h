@@ -30,6 +30,7 @@ typedef struct TableReader {
     TableFormat format;
     Diagnostics *diagnostics;
     size_t position;
+    size_t width; /* after the first row, which the caller looks at: how many fields all others must have; 0: any */
     int line, next_line; /* of the current row, counted from 1, and of the next */
     TableField *fields;  /* of the current row */
     size_t field_count, field_capacity;

@@ -293,10 +293,6 @@ static void read_row(Job *job)
     const Columns *columns = &job->columns;
     TableReader *reader = &job->reader;
     DatasetTask task = job->options->task;
-    if (columns->count && reader->field_count != columns->count) {
-        table_error(reader, NULL, "has %zu columns where the first line has %zu", reader->field_count, columns->count);
-        return;
-    }
     for (int t = 0; t < 3 && t < (int)(job->text_count ? job->text_count : 2) && columns->text[t] >= 0; t++) {
         const TableField *field = &reader->fields[columns->text[t]];
         bool input = task == DATASET_CHAT && t == 1 && job->text_count == 3; /* not all instructions have one */
@@ -382,7 +378,9 @@ static bool settle_columns(Job *job, bool *is_header)
         int *at = arena_new_array(&job->arena, int, job->name_count);
         for (size_t n = 0; n < job->name_count; n++) {
             at[n] = (int)n;
-            if (!json_object_get(job->reader.object, job->names[n])) return refuse_column(job, false, job->names[n]);
+            bool input = job->options->task == DATASET_CHAT && n == 1 && job->text_count == 3; /* not in all rows */
+            if (!input && !json_object_get(job->reader.object, job->names[n]))
+                return refuse_column(job, false, job->names[n]);
         }
         take_columns(job, at);
     } else if (!(job->name_count ? find_named_columns(job) : find_columns(job, is_header)))
@@ -411,6 +409,7 @@ static bool read_table(Job *job, bool *is_header)
         if (!columns_known) {
             if (!settle_columns(job, is_header)) return false;
             columns_known = true;
+            job->reader.width = job->columns.count;
             if (*is_header) continue;
         }
         read_row(job);
@@ -505,6 +504,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     if (job->label_names.size) safetensors_writer_metadata(writer, "labels", buffer_text(&job->label_names));
     if (job->label_set.count || job->list_ends)
         safetensors_writer_metadata(writer, "problem_type", job->label_set.measured ? "regression" : LABELS_SEVERAL);
+    if (job->labels.vectors) safetensors_writer_metadata(writer, LABELS_VECTORS, "true");
     examples_write(&job->examples, rows, count, &copies, writer);
     if (job->text_end_count) add_texts(job, rows, count, &copies, writer);
     bool ok = safetensors_write(writer, output, diagnostics);

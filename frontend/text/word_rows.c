@@ -47,7 +47,8 @@ static void add_words(Job *job, const json_t *words, const json_t *tags)
     size_t count = json_array_size(words), begin[2];
     char numbers[2][32];
     if (tags && json_array_size(tags) != count) {
-        table_error(&job->reader, NULL, "has %zu words, but %zu tags", count, json_array_size(tags));
+        table_error(&job->reader, "give each word one tag", "has %zu words, but %zu tags", count,
+                    json_array_size(tags));
         return;
     }
     job->texts[0].count = job->token_labels.count = 0;
@@ -85,34 +86,17 @@ bool job_read_list(Job *job, TableField field)
     json_t *list = field.text ? cell_list(field, ",;|") : NULL;
     bool ok = list || table_error(&job->reader, "write [\"a\", \"b\"], or a;b", "the labels are not a list");
     for (size_t i = 0; ok && i < json_array_size(list); i++) {
-        const char *item = cell_item(json_array_get(list, i), number);
+        const char *item = cell_label(json_array_get(list, i), number);
         ok = item ? labels_add(&job->labels, &job->reader, (TableField){.text = item, .length = strlen(item)})
                   : table_error(&job->reader, NULL, "label %zu is neither text nor a number", i + 1);
     }
     if (ok) array_push(job->list_ends, job->list_count, job->list_capacity, job->labels.row_count);
+    list_form_take(&job->list_form, list);
     json_decref(list);
     return ok;
 }
 
 /* ---- At the end ---- */
-
-/* Whether every row is a vector of 0 and 1, or of fractions, one for each label. */
-static bool are_vectors(const Job *job, const int32_t *classes)
-{
-    const LabelColumn *labels = &job->labels;
-    size_t width = job->list_ends[0];
-    float number;
-    bool repeats = false;
-    for (size_t r = 0; r < job->list_count; r++)
-        if (job->list_ends[r] - (r ? job->list_ends[r - 1] : 0) != width) return false;
-    for (size_t i = 0; i < labels->count; i++)
-        if (!label_is_number(labels->names[i], &number)) return false;
-    for (size_t i = 0; classes && i < labels->row_count; i++) {
-        if (classes[i] > 1) return false;
-        repeats |= i % width && (i % width > 1 || classes[i] == classes[i - 1]);
-    }
-    return width > 1 && (!labels->fixed || repeats || width == labels->count);
-}
 
 static void name_by_number(Job *job, size_t count)
 {
@@ -121,27 +105,22 @@ static void name_by_number(Job *job, size_t count)
     label_names_print(&job->label_names, names, count);
 }
 
-static size_t count_labels(Job *job, const int32_t *classes)
-{
-    size_t count = job->labels.count;
-    for (size_t i = 0; job->labels.kind != LABELS_NAMES && i < job->labels.row_count; i++)
-        if ((size_t)classes[i] >= count) count = (size_t)classes[i] + 1;
-    if (!job->label_names.size) name_by_number(job, count);
-    return count;
-}
-
 static bool fill_lists(Job *job, const int32_t *classes, const float *reals)
 {
     Examples *examples = &job->examples;
-    bool vectors = are_vectors(job, classes);
+    const ListForm *form = &job->list_form;
+    bool vectors = job->labels.fixed ? job->labels.vectors : list_form_is_vectors(form);
+    if (vectors && (!list_form_is_vectors(form) || (job->labels.fixed && form->width != job->labels.count)))
+        return table_error(&job->reader, NULL,
+                           "lists of labels have another length, or other values, than those of "
+                           "the training set");
     if (!vectors && !classes)
         return table_error(&job->reader, NULL, "lists of labels hold fractions, but they are no vectors of one length");
     if (!job->labels.row_count) return table_error(&job->reader, NULL, "no row has a label");
-    size_t count = vectors ? job->list_ends[0] : count_labels(job, classes), cells;
-    if (vectors && job->labels.fixed && count != job->labels.count)
-        return table_error(&job->reader, NULL, "has vectors of %zu labels, but the given data set has %zu", count,
-                           job->labels.count);
-    if (vectors && !job->label_names.size) name_by_number(job, count);
+    bool named = job->labels.kind == LABELS_NAMES && !vectors;
+    job->labels.vectors = vectors;
+    size_t count = named ? job->labels.count : list_form_labels(form, job->labels.count), cells;
+    if (!job->label_names.size) name_by_number(job, count);
     if (!size_multiply(count, examples->count, &cells) || !size_multiply(cells, sizeof(float), &cells))
         memory_exhausted();
     examples->reals = memory_allocate(cells + 1);

@@ -251,6 +251,21 @@ def check_embeddings():
     require(header == ["similarity"] and abs(float(similarity) - cosine) < TOLERANCE, similarity, cosine)
 
 
+def check_standard_input():
+    """A table as a file has it, also where it is read twice, or a text per line."""
+    with open("rows.csv") as file:
+        table = file.read()
+    with open("lines.csv", "w") as file:
+        file.write("text\nw5 w6\nw7\n")
+    for model, text, name in (("folder", "first,second", "rows.csv"), ("tokens.onnx", "first", "rows.csv")):
+        found = run(skycc, "predict", model, "--text", text, "--data", "-", input=table).stdout
+        require(found == call("predict", model, "--text", text, "--data", name), model, text, found)
+    found = run(skycc, "predict", "tokens.onnx", "--text", "-", input="w5 w6\nw7\n").stdout
+    require(found == call("predict", "tokens.onnx", "--data", "lines.csv", "--text", "text"), found)
+    found = run(skycc, "predict", "folder", "--text", "nowhere", "--data", "-", code=1, input=table)
+    require("standard input:1: error: names no column 'nowhere'" in found.stderr, found)
+
+
 def check_refusals():
     refused(2, "give a text (--text TEXT), a file (--data FILE), or a text to go on with", "folder")
     refused(2, "name the columns", "folder", "--data", "rows.csv")
@@ -260,7 +275,6 @@ def check_refusals():
     refused(1, "there is neither tokenizer.json nor vocab.txt", f"{data}/bert", "--text", "w5")
     refused(2, "this head needs words", "tokens.onnx", "--data", "rows.safetensors")
     refused(2, "answers a question from a text", "answers.onnx", "--text", "w5")
-    refused(2, "reads the table twice", "tokens.onnx", "--data", "-", "--text", "first")
     refused(2, "an embedding takes one text, not a pair", "mean.onnx", "--data", "rows.csv", "--text", "first,second")
     refused(1, "row 0 has no mask to fill", "masked.onnx", "--text", "w5 w6")
     os.mkdir("bare")
@@ -322,7 +336,7 @@ def main():
         os.mkdir("temporary")
         prepare()
         for check in (check_rows, check_trained, check_regression, check_tokens, check_several_labels, check_answers,
-                      check_masks, check_embeddings, check_refusals, check_overwritten):
+                      check_masks, check_embeddings, check_standard_input, check_refusals, check_overwritten):
             check()
         require(not os.listdir("temporary"), "temporary files are left:", os.listdir("temporary"))
         os.chdir("/")

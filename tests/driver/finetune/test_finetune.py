@@ -158,7 +158,9 @@ def check_resuming():
                         ("--epochs 9", "--epochs 2"), ("--label kinds", "--label kind"),
                         ("--freeze bert", "as it was decided")):
         refused(2, kept, "--resume", "killed", *given.split())
+    refused(2, "no device is named 'nobody'", "--resume", "killed", "-d", "two.yaml", "--without", "nobody")
     finetune("--resume", "killed", "--lr", "2e-3", "--label", "kind")
+    require(setting("cluster", "killed") == '"this machine"', "what is refused changes the run")
 
 
 def check_seeds():
@@ -245,7 +247,9 @@ MISTAKES = {
     "replicas in words": (2, "--replicas takes", [*TABLE, "--replicas", "many"]),
     "low-rank branches without a rank": (2, "malformed item 'r=x'", [*TABLE, "--lora", "r=x"]),
     "dropout of 2": (2, "--dropout takes", [*TABLE, "--dropout", "2"]),
-    "a run that holds what is read": (2, "holds '", ["finetune", "run/model", "reviews.csv", "--force"])}
+    "a run that holds what is read": (2, "holds '", ["finetune", "run/model", "reviews.csv", "--force"]),
+    "a run that holds the tokenizer": (2, "holds '", ["finetune", "model", "reviews.csv", "--tokenizer",
+                                                   "run/model/vocab.txt", "--force"])}
 NO_HINT = {"a table that is not there", "dropout of 2", "a learning rate in words", "a warm-up of 200%",
            "replicas in words", "a metric that there is not"}
 

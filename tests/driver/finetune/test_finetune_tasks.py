@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -346,6 +347,62 @@ def check_spoilt():
     require("the same text" not in result.stderr, result.stderr)
 
 
+def check_siblings():
+    """What people's tables hold besides what the manual shows: the task and the head, or why there is none."""
+    short, kinds, words = TEXTS[:60], ["a", "b"] * 30, [f"{i / 7:.3f}" for i in range(60)]
+    tags = [["O", "B-X", "I-X"][: 2 + i % 2] for i in range(60)]
+    tokens = [[f"w{i}", "great", "screen"][: 2 + i % 2] for i in range(60)]
+    answers = [{"question": f"is w{i} it", "context": f"the w{i} was great", "answer": f"w{i}"} for i in range(30, 60)]
+    many = [(f"w{i % 30 + 26} is w{i // 60 + 26}", f"c{i // 2}") for i in range(3000)]
+    for name, header, rows, arguments, expected in (
+            ("booleans.csv", ["text", "a", "b"], zip(short, ["True", "False"] * 30, ["False"] * 59 + ["True"]), [],
+             ["multi-label", "multilabel:2"]),
+            ("vectors.jsonl", ["text", "labels"], zip(short, [[1, 0, 1], [0, 0, 1]] * 30), [], ["multilabel:3"]),
+            ("numbers.jsonl", ["text", "labels"], zip(short, [[0], [4, 1]] * 30), [], ["multilabel:5"]),
+            ("named.jsonl", ["text", "labels"], zip(short, [["b"], ["a", "b"]] * 30), [], ["classes: a, b"]),
+            ("whole.csv", ["text", "label"], zip(short, ["0.0", "1.0", "2.0"] * 20), [],
+             ["regression", "--task classes takes them"]),
+            ("thousands.csv", ["text", "label"], many, [], ["seqcls:1500", "and 1488 more"]),
+            ("cut.csv", ["words", "tags"], [map(" ".join, row) for row in zip(tokens, tags)], [],
+             ["ner", "tokcls:3", "classes: B-X, I-X, O", "length        5 "]),
+            ("lists.csv", ["words", "tags"], [map(json.dumps, row) for row in zip(tokens, tags)], [],
+             ["tokcls:3", "length        5 "]),
+            ("other.jsonl", ["w", "t"], zip(tokens, tags), [], ["ner", "text          w ", "label         t "]),
+            ("pair.csv", ["a", "b"], zip(TEXTS, TEXTS[1:]), [], ["pairs:mean"]),
+            ("answers.jsonl", list(answers[0]), [row.values() for row in answers], [], ["head          qa"]),
+            ("yes.jsonl", list(answers[0]), [(*list(row.values())[:2], "yes" if i % 2 else "no")
+                                             for i, row in enumerate(answers)], [], ["seqcls:2", "classes: no, yes"]),
+            ("late.jsonl", ["text", "label"], zip(short, [None, *kinds[1:]]), [], ["seqcls:2"]),
+            ("bracket.csv", ["text", "label"], zip(["[SPOILER] it is great"] + short[1:], kinds), [], ["seqcls:2"]),
+            ("odd.csv", ["text", "score"], zip(short, ["n/a", *words[1:]]), [],
+             ["odd.csv:2: error: 'n/a' in column 'score' is not a number, but 59 of its 60 values are"]),
+            ("forced.csv", ["text", "score"], zip(short, ["n/a", *words[1:]]), ["--task", "regression"],
+             ["forced.csv:2: error: 'n/a' in column 'score' is not a number"]),
+            ("unique.csv", ["text", "label"], zip(short, range(60)), ["--label", "label"],
+             ["60 different labels in 60 rows"]),
+            ("bare.csv", [short[0], "a"], zip(short[1:], kinds[1:]), [], ["bare.csv:1: error", "'a' is also a value"]),
+            ("line.txt", ["the battery is great"], [[text.replace("\n", " ")] for text in short], [],
+             ["line.txt:1: warning: 'the battery is great' is taken as the name of a column"]),
+            ("twin.csv", ["text", "text"], zip(short, kinds), [], ["names the column 'text' twice"]),
+            ("ragged.csv", ["text", "label"], [*zip(short, kinds), ("great",)], [], ["error: has 1 columns where"]),
+            ("ends.csv", ["text", "label"], zip(short, kinds), ["--eval", "absent.csv"], ["absent.csv: error"])):
+        if name.endswith(".jsonl"):
+            write_lines(name, [{key: value for key, value in zip(header, row) if value is not None} for row in rows])
+        else:
+            write_table(name, header, rows)
+        result = subprocess.run([skycc, "finetune", "model", name, "-o", "none", "--dry-run", *arguments],
+                                capture_output=True, text=True)
+        text = result.stdout + result.stderr
+        require(all(words in text for words in expected) and result.returncode == int("error:" in text), name, expected,
+                result.returncode, text)
+    finetune("vectors.jsonl", "vectors", "--eval", "vectors.jsonl")
+    require(metrics("vectors")["rows"] == 60 and list(config("vectors")["id2label"].values()) == ["0", "1", "2"],
+            config("vectors"))
+    write_lines("floats.jsonl", [{"text": text, "labels": [1.0, 0.0, 1.0]} for text in short])
+    found = run(skycc, "evaluate", "vectors", "floats.jsonl").stdout
+    require("rows         60" in found, "the same vectors as fractions", found)
+
+
 def graph(name, folder, labels=None):
     """An ONNX file of PyTorch's exporter with a vocabulary next to it and, if it has names of labels, config.json."""
     os.makedirs(folder)
@@ -405,8 +462,8 @@ def main():
         os.chdir(scratch)
         make_model("model", data)
         write_table("plain.txt", ["text"], [[text.replace("\n", " ")] for text in TEXTS])
-        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_graphs,
-                      check_columns, check_forms, check_spoilt):
+        for check in (check_labels, check_words, check_answers, check_pairs, check_tables, check_strata, check_siblings,
+                      check_graphs, check_columns, check_forms, check_spoilt):
             check()
         browser.look({name: f"{name}/report.html" for name in ("score", "lists", "ner", "mlm", "qa", "apart")}, here)
         os.chdir(here)
