@@ -228,7 +228,6 @@ static void list_terms(GradientSums *sums, GradientPiece *piece, const HeldUse *
     qsort(terms, (size_t)piece->term_count, sizeof *terms, by_order);
     piece->terms = terms;
     piece->holders = holders;
-    piece->parts = arena_new_array(&sums->arena, float *, (size_t)piece->term_count);
 }
 
 size_t gradient_part_begin(const GradientPiece *piece, int holder)
@@ -314,6 +313,7 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
             piece.round = round;
             size_t count = (size_t)sums->piece_count;
             if (!is_summed) continue;
+            piece.parts = arena_new_array(&sums->arena, float *, (size_t)piece.term_count); /* several are under way */
             array_push(pieces, count, capacity, piece);
             sums->piece_count++;
         }
