@@ -137,6 +137,15 @@ def test_tables(skycc, model):
         assert [(table["table_rows"], table["table_reads"]) for table in tables] == [(256, 2 * LENGTH)]
 
 
+def test_large_shared_parameters(skycc):
+    """A table of more than 2^21 numbers is summed in several pieces, which are under way at the same time."""
+    subprocess.run([skycc, "bert", "--layers", "1", "--hidden", "64", "--intermediate", "64", "--heads", "2", "--head",
+                    "mlm", "--vocab", "40000", "--positions", str(LENGTH), "-o", "large.onnx"], check=True,
+                   stderr=subprocess.DEVNULL)
+    compile_plan(skycc, "large.onnx", "large", "--replicas", "2", "--allocate", "even", *PADDED)
+    test_same_bits_in_one_process(skycc, "large.onnx", "large")
+
+
 def test_coded_sums(skycc, model):
     """Two replicas code terms, three also sums; what coding loses comes back in later steps."""
     for replicas, codec in (("2", "bf16"), ("3", "q8")):
@@ -220,6 +229,7 @@ def main():
         test_like_one_pipeline(skycc, model)
         test_same_bits_in_one_process(skycc, model)
         test_tables(skycc, f"{data}/bert/bert-nano-tokcls-opset17-dyn.onnx")
+        test_large_shared_parameters(skycc)
         test_coded_sums(skycc, model)
         test_resumes_where_only_the_first_replica_sees_files()
         test_goes_on_without_a_device(skycc, model)
