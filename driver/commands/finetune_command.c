@@ -17,6 +17,7 @@
 #include "base/owned_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
+#include "driver/commands/run_options.h"
 #include "driver/finetune/model_card.h"
 #include "driver/finetune/report_server.h"
 #include "driver/finetune/run_report.h"
@@ -400,9 +401,11 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
         if (wanted.source)
             return usage_error(diagnostics, "change devices with -d and --without; all else stays as it was decided",
                                "--resume takes no model and no table");
-        return settings_read(&finetuning->settings, wanted.resume, diagnostics) &&
-               finetune_decide_resume(&finetuning->settings, &wanted, diagnostics) &&
-               change_devices(finetuning, diagnostics);
+        if (!settings_read(&finetuning->settings, wanted.resume, diagnostics) ||
+            !finetune_decide_resume(&finetuning->settings, &wanted, diagnostics))
+            return false;
+        run_find_tokenizer(&finetuning->settings, wanted.resume);
+        return change_devices(finetuning, diagnostics);
     }
     if (!wanted.source || !wanted.tables.count)
         return usage_error(diagnostics, "skycc finetune --help shows examples",

@@ -52,20 +52,6 @@ static bool check_separator(const TableReader *reader, Diagnostics *diagnostics)
     return true;
 }
 
-/* The columns of the first table, by the header, which the reader holds. */
-static bool name_columns(TableSurvey *survey, const TableReader *reader, Diagnostics *diagnostics)
-{
-    for (size_t i = 0; i < reader->field_count; i++) {
-        const TableField *field = &reader->fields[i];
-        add_column(survey, field->text, field->length);
-        const SurveyColumn *column = &survey->columns[i];
-        if (field->length && table_survey_column(survey, column->name) != column)
-            return input_error(diagnostics, reader->path, "give each column a name of its own",
-                               "names the column '%s' twice", column->name);
-    }
-    return true;
-}
-
 /* Finds the columns of a table, or takes the first table's. After this the reader stands before the first row. */
 static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Diagnostics *diagnostics)
 {
@@ -82,7 +68,8 @@ static bool open_table(TableSurvey *survey, TableReader *reader, size_t *at, Dia
         return reader->errors == 0 && input_error(diagnostics, reader->path, "its first line names the columns",
                                                   reader->size ? "has no rows" : "is empty");
     if (!lines && !check_separator(reader, diagnostics)) return false;
-    if (!lines && first && !name_columns(survey, reader, diagnostics)) return false;
+    for (size_t i = 0; !lines && first && i < reader->field_count; i++)
+        add_column(survey, reader->fields[i].text, reader->fields[i].length);
     if (survey->count > SURVEY_MOST_COLUMNS)
         return input_error(diagnostics, reader->path, NULL, "has %zu columns, more than %d", survey->count,
                            SURVEY_MOST_COLUMNS);

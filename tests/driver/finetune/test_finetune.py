@@ -104,6 +104,12 @@ def check_evaluation():
         require(missed < 1e-9, row)
         require([sum(a == kind and b == other for a, b in zip(kinds, found)) for other in sorted(KINDS)] ==
                 scores["confusion"][number], "confusion of", kind)
+    shutil.copytree("run", "elsewhere")  # without the model that it was made from
+    os.rename("model", "gone")
+    require(run(skycc, "evaluate", "elsewhere", "test.csv").stdout == text, "another place, other metrics")
+    finetune("--resume", "elsewhere")
+    os.rename("gone", "model")
+    shutil.rmtree("elsewhere")
     write_table("typo.csv", ["review", "kind"], [("The screen is great.", "goood")])
     cases = (["typo.csv"], "did you mean 'good'?"), (["absent.csv"], "cannot open"), ([], "one table")
     for arguments, reason in cases:
