@@ -176,17 +176,21 @@ def check_encodings():
 
 
 def check_model():
-    """Its tokenizer is the default, and its positions limit the rows."""
-    os.mkdir("folder")
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(f"{tokenizers}/../huggingface/bert/{name}", "folder")
-    shutil.copy("bert.json", "folder/tokenizer.json")
-    run(skycc, "import", "folder", "-o", "model.onnx", "-q")
+    """Its tokenizer is the default, and its positions limit the rows: RoBERTa and MPNet count from the padding's on."""
     text_file("x.csv", "text\n" + "the " * 99 + "\n")
-    for model in ("folder", "model.onnx"):
-        result = run(skycc, "tokenize", "x.csv", "--model", model, "--text", "text", "-o", "out")
-        require("has positions for 24 tokens: skycc takes --max-length 24 instead of 128" in result.stderr, result)
-        require(read("out")["input_ids"].shape == (1, 24), model)
+    for kind, first in (("bert", 0), ("roberta", 2), ("mpnet", 2)):
+        os.mkdir(kind)
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(f"{tokenizers}/../huggingface/{kind}/{name}", kind)
+        shutil.copy("bert.json", f"{kind}/tokenizer.json")
+        with open(f"{kind}/config.json") as file:
+            most = json.load(file)["max_position_embeddings"] - first
+        run(skycc, "import", kind, "-o", "model.onnx", "-q")
+        for model in (kind, "model.onnx"):
+            result = run(skycc, "tokenize", "x.csv", "--model", model, "--text", "text", "-o", "out")
+            require(f"has positions for {most} tokens: skycc takes --max-length {most} instead of 128" in result.stderr,
+                    kind, result)
+            require(read("out")["input_ids"].shape == (1, most), model)
 
 
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
