@@ -86,7 +86,10 @@ void step_cause_say(World *world, const SkyProgram *program, const StepParts *mi
     for (int p = 0; p < PART_EVALUATION; p++) difference += p == PART_CHECKPOINT ? 0 : card.seconds[p];
     int rank;
     StepPart part;
-    bool matters = world->rank == 0 && mine->steps && fabs(difference) > worth_saying * *program->predicted_step_s;
+    /* The step time that was printed counts the first step too, these parts do not: they may lie on two sides. */
+    bool slower = progress->trained > (double)progress->steps_done * *program->predicted_step_s;
+    bool matters = world->rank == 0 && mine->steps && slower == (difference > 0) &&
+                   fabs(difference) > worth_saying * *program->predicted_step_s;
     if (matters && (find_largest(all, world->size, difference, false, &rank, &part) ||
                     find_largest(all, world->size, difference, true, &rank, &part)))
         say(&all[rank], part, progress);
