@@ -292,10 +292,14 @@ const char *report_head(const Report *report, char text[static REPORT_SENTENCE])
 {
     const Plan *plan = report->plan;
     text[0] = '\0';
-    add(text, "%d layer%s in %d stage%s on %d of %d devices, %s%d micro-batch%s per step", plan->layer_count,
-        plural(plan->layer_count), plan->stage_count, plural(plan->stage_count), plan->rank_count,
-        report->costs ? report->costs->device_count : plan->rank_count, plan->rows.microbatch_kinds ? "at most " : "",
-        plan->microbatches, plan->microbatches == 1 ? "" : "es");
+    add(text, "%d layer%s in %d stage%s on %d ", plan->layer_count, plural(plan->layer_count), plan->stage_count,
+        plural(plan->stage_count), plan->rank_count);
+    if (report->costs)
+        add(text, "of %d devices", report->costs->device_count);
+    else
+        add(text, "device%s", plural(plan->rank_count));
+    add(text, ", %s%d micro-batch%s per step", plan->rows.microbatch_kinds ? "at most " : "", plan->microbatches,
+        plan->microbatches == 1 ? "" : "es");
     return text;
 }
 

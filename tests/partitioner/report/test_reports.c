@@ -524,7 +524,7 @@ static void differences_are_told(void **state)
     ASSERT_RAN(SKYCC("explain one.json two.json"), 2, "unexpected argument 'two.json'");
     ASSERT_RAN(SKYCC("explain one.json --what"), 2, "unrecognized option",
                "hint: skycc explain --help lists the options");
-    ASSERT_RAN(SKYCC("explain one.json"), 0, "of 2 devices", "period 1.200 s");
+    ASSERT_RAN(SKYCC("explain one.json"), 0, " on 2 devices", "period 1.200 s");
     ASSERT_RAN(SKYCC("diff one.json missing.json"), 1, "missing.json: error: cannot open");
     ASSERT_RAN(
         SKYCC("plan --costs costs.json --without b --add name=c,memory=1MiB,region=paris --without a -o none.json"), 4,
