@@ -1,5 +1,6 @@
 #include "federation/amendment.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -191,11 +192,39 @@ bool amendment_open(Amendment *amendment, const Federation *federation, const ch
     return ok;
 }
 
+/* The least number after `number` of an amendment next to it; 0: there is none. */
+static int64_t later_than(int64_t number, const char *path)
+{
+    const char *name = strrchr(path, '/');
+    char *folder_path = strndup(path, (size_t)(name - path));
+    DIR *folder = opendir(folder_path);
+    int64_t least = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char *end;
+        int64_t other = strtoll(entry->d_name, &end, 10);
+        if (end > entry->d_name && strcmp(end, ".yaml") == 0 && other > number && (!least || other < least))
+            least = other;
+    }
+    if (folder) closedir(folder);
+    free(folder_path);
+    return least;
+}
+
+/* Amendments are taken in their order: without this one, those after it wait. */
+static bool say_missing(const Federation *federation, const char *path, Diagnostics *diagnostics)
+{
+    int64_t number = federation->compiled.amended + 1, later = later_than(number, path);
+    return later && diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                      "copy it from DIR/amendments, where it was signed",
+                                      "is missing: amendment %lld is there and waits for amendment %lld",
+                                      (long long)later, (long long)number);
+}
+
 bool amendment_open_file(Amendment *amendment, const Federation *federation, const char *path, Diagnostics *diagnostics)
 {
     MappedFile file;
     *amendment = (Amendment){0};
-    if (access(path, F_OK) != 0) return false;
+    if (access(path, F_OK) != 0) return say_missing(federation, path, diagnostics);
     if (!file_map(&file, path, diagnostics)) return false;
     bool ok = amendment_open(amendment, federation, path, (const char *)file.bytes, file.size, diagnostics);
     file_unmap(&file);

@@ -56,7 +56,7 @@ bool amendment_read(Amendment *amendment, const char *path, Diagnostics *diagnos
  * number the next. Free it in any case. */
 bool amendment_open(Amendment *amendment, const Federation *federation, const char *name, const char *text, size_t size,
                     Diagnostics *diagnostics);
-/* The same from a file. False without an error: there is none. */
+/* The same from the file of the next amendment. False without an error: there is none, nor a later one. */
 bool amendment_open_file(Amendment *amendment, const Federation *federation, const char *path,
                          Diagnostics *diagnostics);
 /* Appends the signed text. */

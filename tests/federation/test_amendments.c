@@ -227,6 +227,12 @@ static void a_forged_amendment_changes_nothing(void **state)
     char true_secret[sizeof secret], other_owner[sizeof owner];
     memcpy(true_secret, secret, sizeof secret);
     owner_key_draw(secret, other_owner);
+    put(&world, "remove: [lima]\nfrom_round: 1", 3);
+    coordinator_tick(&world.coordinator, world.now += 5);
+    fflush(world.console);
+    assert_non_null(
+        strstr(world.said, "000001.yaml: error: is missing: amendment 3 is there and waits for amendment 1"));
+    world.coordinator.said_amendment = 0;
     put(&world, "remove: [lima]\nfrom_round: 1", 1);
     memcpy(secret, true_secret, sizeof secret);
     run(&world, 5);
