@@ -43,6 +43,7 @@ WAITING = [
     Form("sampled", 6, FOUR, "sample: 3"),
     Form("amended", 6, FOUR, "sample: 3", amended=3),
     Form("controlled", 6, FOUR, "sample: 3", "control_variates: true", amended=3),
+    Form("private", 6, THREE, "dp: {clip: 1, noise: 1}"),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
     Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
@@ -134,6 +135,10 @@ class FederationTrial:
             "rounds.csv"
         ]
         self.head = Party("coordinator-out", folder, head)
+        for name in form.sites:  # noise is the same in every trial
+            os.mkdir(f"{folder}/at-{name}")
+            with open(f"{folder}/at-{name}/noise.seed", "wb") as file:
+                file.write(name.ljust(32).encode())
         self.sites = {
             name: Party(name, folder, [
                 f"{programs}/{name}/train", "--join", "--data", f"{bench.folder}/{name}.safetensors",
