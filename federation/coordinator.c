@@ -52,7 +52,7 @@ static void begin_round(Coordinator *coordinator)
     coordinator_take_amendments(coordinator);
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         KnownSite *site = &coordinator->sites[s];
-        site->left_out = site->silent = site->restarted = site->refuses = false;
+        site->left_out = site->silent = site->restarted = site->refuses = site->said_ended = false;
         site->refusal = NULL;
         site->metrics = (SiteMetrics){0};
     }
@@ -280,8 +280,12 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     } else if (!coordinator->said_waiting) {
         coordinator->said_waiting = true;
         for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* wait for these, too */
-        coordinator_say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs\n",
-                        coordinator->model.round + 1, needed - answers, needed);
+        Buffer absent = {0};
+        presence_tell_others(coordinator, -1, &absent);
+        coordinator_say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs%s%s\n",
+                        coordinator->model.round + 1, needed - answers, needed, absent.size ? ": " : "",
+                        buffer_text(&absent));
+        buffer_free(&absent);
     }
     return false;
 }
@@ -375,11 +379,38 @@ static void note_refusal(Coordinator *coordinator, int site)
     known->refuses = true;
 }
 
+/* Why its member ends: for people, here and at the other sites. Rounds wait for it as for any site that is silent. */
+static void note_end(Coordinator *coordinator, int site, const Request *request)
+{
+    KnownSite *known = &coordinator->sites[site];
+    presence_keep_text(known->ended, sizeof known->ended, request->payload + 1, request->size - 1);
+    if (!known->said_ended)
+        coordinator_say(coordinator, "site '%s' has ended: %s\n", name_of(coordinator, site), known->ended);
+    known->said_ended = true;
+}
+
+static void put_wait(Coordinator *coordinator, int site, bool spared, Buffer *reply)
+{
+    Buffer told = {0};
+    unsigned char rounds[REPLY_WAIT_BYTES];
+    put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
+    rounds[8] = coordinator->durable && spared;
+    buffer_append(&told, rounds, sizeof rounds);
+    if (!coordinator_is_done(coordinator)) presence_tell_others(coordinator, site, &told);
+    put(coordinator, REPLY_WAIT, told.bytes, told.size, reply);
+    buffer_free(&told);
+}
+
 static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
 {
     const SumRound *sum = &coordinator->sum;
     bool current = is_current(coordinator, request);
     const char *other = NULL;
+    if (request->size && request->payload[0] == ASK_ENDS) {
+        note_end(coordinator, site, request);
+        put_wait(coordinator, site, false, reply);
+        return;
+    }
     if (request->size == 1 && request->payload[0] == ASK_REFUSES && current) note_refusal(coordinator, site);
     if (request->size && request->payload[0] == ASK_OPTIONS)
         other = presence_compare_options(coordinator, site, request->payload + 1, request->size - 1);
@@ -398,10 +429,7 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     if (!current || coordinator_is_done(coordinator) || coordinator->sites[site].left_out ||
         !sum_round_is_in(sum, site) || sum_round_has_answered(sum, site) || spared ||
         coordinator->sites[site].refuses) {
-        unsigned char rounds[REPLY_WAIT_BYTES];
-        put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
-        rounds[8] = coordinator->durable && spared;
-        put(coordinator, REPLY_WAIT, rounds, sizeof rounds, reply);
+        put_wait(coordinator, site, spared, reply);
         return;
     }
     if (sum->phase == SUM_VALUES) {
@@ -529,8 +557,9 @@ static void answer_request(Coordinator *coordinator, int site, Request *request,
         return;
     }
     if (!is_first_start(coordinator, site, request, now, reply)) return;
+    known->ended[0] = '\0';
     if (request->kind == REQUEST_ALIVE) { /* it may be too slow nevertheless: rounds do not wait for it */
-        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        put_wait(coordinator, site, false, reply);
         return;
     }
     known->silent = false;
@@ -550,7 +579,12 @@ void coordinator_handle(Coordinator *coordinator, int site, const unsigned char 
     Request request;
     size_t before = reply->size;
     if (!request_get(&request, bytes, size)) {
-        refuse_request(coordinator, site, "sent something that is not a message of a federation", reply);
+        bool other = message_is_of_another_version(bytes, size);
+        refuse_request(coordinator, site,
+                       other ? "comes from another version of skycc than the coordinator"
+                             : "sent something that is not a message of a federation",
+                       reply);
+        if (other) reply_set_version((unsigned char *)reply->bytes + before, bytes[4]);
         return;
     }
     Traffic *traffic = &coordinator->traffic[request.kind][request.phase];

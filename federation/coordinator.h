@@ -29,6 +29,8 @@ typedef struct KnownSite {
     bool silent;             /* it let a phase of this round run out, and has not been heard of since */
     int64_t missed;          /* rounds in a row that waited for it in vain */
     bool returned, tried;    /* dropped, and heard of since: a round waits for it once more; that round has been */
+    char ended[ASK_MOST_REASON + 1];    /* why, as it says; "": it has not, or nothing is known of it */
+    bool said_ended;                    /* in this round, so that no site can fill the console */
     char options[ASK_MOST_OPTIONS + 1]; /* with which it trains, as it says */
     bool says_options;
     char other_options[3 * ASK_MOST_OPTIONS]; /* why it is refused for them */
@@ -119,9 +121,16 @@ bool presence_is_drawn(const Coordinator *coordinator, int site);
 int presence_awaited(const Coordinator *coordinator);
 /* Marks the sites that did not answer in time: if the round starts again, it does not wait for them. */
 void presence_note_silent(Coordinator *coordinator);
+/* Copies what a site has written, escaped, as far as there is room. */
+void presence_keep_text(char *kept, size_t room, const unsigned char *text, size_t size);
 /* Notes the options with which the site trains. Not NULL: why it may not take part, because another site trains with
  * others. */
 const char *presence_compare_options(Coordinator *coordinator, int number, const unsigned char *text, size_t size);
+enum { PRESENCE_TEXT = ASK_MOST_REASON + 32 };
+/* Why the site takes no part: one of the words that status.json has for it, with `text` for people. NULL: it does. */
+const char *presence_absence(const Coordinator *coordinator, int site, char text[static PRESENCE_TEXT]);
+/* Appends which sites besides this one (-1: all) are absent, and why; nothing where all are there. */
+void presence_tell_others(const Coordinator *coordinator, int site, Buffer *text);
 /* A round has ended: with this site's update in it, or without. */
 void presence_note_round(Coordinator *coordinator, int number, bool counted);
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/random.h"
+#include "base/text.h"
 #include "federation/coordinator.h"
 
 bool presence_is_dropped(const Coordinator *coordinator, int site)
@@ -80,13 +81,53 @@ void presence_note_round(Coordinator *coordinator, int number, bool counted)
                         site->missed, site->missed == 1 ? "" : "s");
 }
 
+void presence_keep_text(char *kept, size_t room, const unsigned char *text, size_t size)
+{
+    Buffer escaped = {.limit = room - 1};
+    text_append(&escaped, (const char *)text, size);
+    snprintf(kept, room, "%s", buffer_text(&escaped));
+    buffer_free(&escaped);
+}
+
+const char *presence_absence(const Coordinator *coordinator, int number, char text[static PRESENCE_TEXT])
+{
+    const KnownSite *site = &coordinator->sites[number];
+    const struct {
+        bool holds;
+        const char *word, *said;
+    } reasons[] = {{*site->ended, "ended", site->ended},
+                   {site->left_out, "left-out", "is left out of this round: its secrets did not fit its shares"},
+                   {site->withholds, "withholds", "withholds its consent to an amendment"},
+                   {presence_is_dropped(coordinator, number) && !site->returned, "dropped", NULL},
+                   {site->refuses, "refuses", "refuses the model: it has collapsed on the site's rows"},
+                   {site->silent, "silent", "is absent: it did not answer in time (does train --join run there?)"}};
+    size_t r = 0, count = sizeof reasons / sizeof *reasons;
+    while (r < count && !reasons[r].holds) r++;
+    if (r == count) return NULL;
+    if (reasons[r].said)
+        snprintf(text, PRESENCE_TEXT, "%s%s", *site->ended ? "has ended: " : "", reasons[r].said);
+    else
+        snprintf(text, PRESENCE_TEXT, "is absent: missed %" PRId64 " round%s, no longer waited for", site->missed,
+                 site->missed == 1 ? "" : "s");
+    return reasons[r].word;
+}
+
+void presence_tell_others(const Coordinator *coordinator, int number, Buffer *text)
+{
+    char why[PRESENCE_TEXT];
+    size_t before = text->size;
+    for (int s = 0; s < coordinator->federation->site_count && text->size - before < MOST_NEWS; s++)
+        if (s != number && !coordinator->federation->sites[s].left && presence_absence(coordinator, s, why))
+            text_format(text, "%ssite '%s' %s", text->size > before ? "; " : "", coordinator->federation->sites[s].name,
+                        why);
+    if (text->size - before > MOST_NEWS) text->size = before + MOST_NEWS;
+}
+
 const char *presence_compare_options(Coordinator *coordinator, int number, const unsigned char *text, size_t size)
 {
     const Federation *federation = coordinator->federation;
     KnownSite *site = &coordinator->sites[number];
-    if (size > ASK_MOST_OPTIONS) size = ASK_MOST_OPTIONS;
-    memcpy(site->options, text, size);
-    site->options[size] = '\0';
+    presence_keep_text(site->options, sizeof site->options, text, size);
     site->says_options = true;
     for (int s = 0; s < federation->site_count && !federation->sites[number].own_options; s++) {
         const KnownSite *other = &coordinator->sites[s];

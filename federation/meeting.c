@@ -243,12 +243,11 @@ static MeetingState send_answer(Meeting *meeting)
 static MeetingState follow(Meeting *meeting, const Reply *reply)
 {
     meeting->said = *reply;
-    if (reply->kind == REPLY_AMEND || reply->kind == REPLY_REFUSED) {
-        buffer_free(&meeting->told);
+    buffer_free(&meeting->told);
+    if (reply->kind == REPLY_AMEND || reply->kind == REPLY_REFUSED || reply->kind == REPLY_WAIT)
         buffer_append(&meeting->told, reply->payload, reply->size);
-    }
-    meeting->said.payload = NULL;
-    meeting->said.size = 0;
+    meeting->said.payload = (const unsigned char *)meeting->told.bytes;
+    meeting->said.size = meeting->told.size;
     meeting->hint = reply->kind == REPLY_TWICE ? REPLY_TWICE_HINT : "compile all sites and the coordinator together";
     if (reply->kind == REPLY_REFUSED)
         return blame(meeting, MEETING_REFUSED, -1,

@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 4};
+static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 5};
+enum { VERSION_AT = sizeof mark - 1 };
 
 static void put_mark(unsigned char *head, int kind, SumPhase phase)
 {
@@ -16,6 +17,13 @@ static bool get_mark(const unsigned char *head, int kinds)
 {
     return memcmp(head, mark, sizeof mark) == 0 && head[5] < kinds && head[6] <= SUM_DONE && head[7] == 0;
 }
+
+bool message_is_of_another_version(const unsigned char *message, size_t size)
+{
+    return size > sizeof mark && memcmp(message, mark, VERSION_AT) == 0 && message[VERSION_AT] != mark[VERSION_AT];
+}
+
+void reply_set_version(unsigned char *reply, unsigned char version) { reply[VERSION_AT] = version; }
 
 void request_put(Buffer *message, const Request *request)
 {

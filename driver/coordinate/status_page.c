@@ -77,7 +77,7 @@ static void read_log(Status *status, const char *log)
 }
 
 /* In one of the words that status.json has for it; `text` becomes the same for people. */
-static const char *state_of(const Status *status, int s, char text[static 96])
+static const char *state_of(const Status *status, int s, char text[static PRESENCE_TEXT])
 {
     static const char *const sent[] = {"has met, and waits for the others", "has sent its shares",
                                        "has sent its update", "has sent its shares", "has met"};
@@ -85,21 +85,13 @@ static const char *state_of(const Status *status, int s, char text[static 96])
     const KnownSite *site = &coordinator->sites[s];
     const SumRound *sum = &coordinator->sum;
     bool in = sum_round_is_in(sum, s), answered = sum_round_has_answered(sum, s);
-    const char *word = "training", *said = "trains";
+    const char *word = "training", *said = "trains", *absence = presence_absence(coordinator, s, text);
     if (coordinator->federation->sites[s].left)
         word = "removed", said = "left";
     else if (coordinator_is_done(coordinator))
         word = site->has_final ? "done" : "lacks-model", said = site->has_final ? "done" : "lacks the last model";
-    else if (site->left_out)
-        word = "left-out", said = "left out of this round: its secrets did not fit its shares";
-    else if (site->withholds)
-        word = "withholds", said = "withholds its consent to an amendment";
-    else if (presence_is_dropped(coordinator, s) && !site->returned)
-        word = "dropped", said = NULL;
-    else if (site->refuses)
-        word = "refuses", said = "refuses the model: it has collapsed on the site's rows";
-    else if (site->silent)
-        word = "silent", said = "absent: it did not answer in time";
+    else if (absence)
+        return absence;
     else if (site->heard <= 0)
         word = "unknown", said = "not heard of yet";
     else if (in && answered)
@@ -108,11 +100,7 @@ static const char *state_of(const Status *status, int s, char text[static 96])
         word = "not-drawn", said = "not drawn for this round";
     else if (sum->phase != SUM_OFFERS)
         word = in ? "meeting" : "missed", said = in ? "in the meeting" : "came too late for this round";
-    if (said)
-        snprintf(text, 96, "%s", said);
-    else
-        snprintf(text, 96, "absent: missed %" PRId64 " round%s, no longer waited for", site->missed,
-                 site->missed == 1 ? "" : "s");
+    snprintf(text, PRESENCE_TEXT, "%s", said);
     return word;
 }
 
@@ -155,7 +143,7 @@ static void add_known(JsonWriter *json, const char *key, double value)
 static void print_site_json(const Status *status, JsonWriter *json, int s)
 {
     const KnownSite *site = &status->coordinator->sites[s];
-    char text[96];
+    char text[PRESENCE_TEXT];
     json_open(json, NULL, '{');
     json_add_string(json, "name", status->coordinator->federation->sites[s].name);
     json_add_string(json, "state", state_of(status, s, text));
@@ -224,7 +212,9 @@ static void print_json(const Status *status)
 static void print_time(const Status *status, const char *name, double seconds)
 {
     if (!isfinite(seconds)) return;
-    if (seconds < 3600)
+    if (seconds < 60)
+        drawing_fact(status->text, name, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+    else if (seconds < 3600)
         drawing_fact(status->text, name, "%.0f:%02.0f min", floor(seconds / 60), floor(fmod(seconds, 60)));
     else
         drawing_fact(status->text, name, "%.0f:%02.0f h", floor(seconds / 3600), floor(fmod(seconds, 3600) / 60));
@@ -289,13 +279,16 @@ static void print_sites(const Status *status)
     drawing_open_table(status->text, "One row per site; loss and rows are those of its last round", 0, heads, 6);
     for (int s = 0; s < coordinator->federation->site_count; s++) {
         const KnownSite *site = &coordinator->sites[s];
-        char text[96];
+        char text[PRESENCE_TEXT];
         state_of(status, s, text);
         buffer_print(status->text, "<tr><th>");
         drawing_text(status->text, coordinator->federation->sites[s].name);
         buffer_print(status->text, "</th><td class=long>");
         drawing_text(status->text, text);
-        if (site->refusal) buffer_print(status->text, "; refused: it %s", site->refusal);
+        if (site->refusal && !*site->ended) {
+            buffer_print(status->text, "; refused: it ");
+            drawing_text(status->text, site->refusal);
+        }
         if (*site->warning) buffer_print(status->text, "; <strong>warning</strong>: ");
         drawing_text(status->text, site->warning);
         buffer_print(status->text, "</td><td class=n>%" PRId64 "</td><td class=n>%" PRId64 "</td>",

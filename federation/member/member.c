@@ -127,7 +127,7 @@ static void say_what_is_not_measured(const Member *member)
 bool member_open(Member *member, const MemberOptions *options, const volatile sig_atomic_t *ended,
                  Diagnostics *diagnostics)
 {
-    *member = (Member){.options = options, .ended = ended, .current = -1, .withheld = -1};
+    *member = (Member){.options = options, .ended = ended, .current = -1, .withheld = -1, .stage_errors = -1};
     if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
         !log_spares_inputs(member, diagnostics) || !checkpoint_check_directory(options->checkpoint, diagnostics))
         return false;
@@ -141,6 +141,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     const Federation *federation = &member->federation;
     member->place = place_of(options->checkpoint);
     say_what_is_not_measured(member);
+    if (!site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics)) return false;
     if (!await_stages(member, diagnostics)) return false;
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
     member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);
@@ -164,8 +165,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
         return false;
     if (federation->overlap && !open_end(member, diagnostics)) return false;
     path = arena_format(&member->arena, "%s/noise.seed", options->checkpoint);
-    if (federation->privacy.clip > 0 && !noise_seed_open(&member->noise_seed, path, diagnostics)) return false;
-    return site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics);
+    return !(federation->privacy.clip > 0) || noise_seed_open(&member->noise_seed, path, diagnostics);
 }
 
 void member_free(Member *member)
@@ -176,6 +176,10 @@ void member_free(Member *member)
     explicit_bzero(&member->noise_seed, sizeof member->noise_seed);
     arena_free(&member->tied.arena);
     feedback_free(&member->feedback);
+    buffer_free(&member->spoilt);
+    buffer_free(&member->stage_line);
+    buffer_free(&member->reason);
+    buffer_free(&member->news);
     control_variates_free(&member->control);
     free(member->early);
     global_model_free(&member->start);

@@ -56,6 +56,12 @@ typedef struct Member {
     int64_t early_round;         /* the round of that model */
     uint64_t place;              /* where it runs (site_starts.h) */
     int steps_lock;              /* which stage programs inherit */
+    int stage_errors;            /* from where what they write on standard error is passed on; -1: from nowhere */
+    Buffer stage_line, reason;   /* the line that is under way; the first error, with its hint */
+    bool reason_is_last;         /* line of all, so that the next one may be its hint */
+    bool is_foreign;             /* the coordinator's last reply was of another version */
+    Buffer news;                 /* which sites are absent and why, as was said last */
+    int64_t news_round;          /* and in which round */
     bool told_waiting;
     const volatile sig_atomic_t *ended;
 } Member;
@@ -83,6 +89,8 @@ void member_pause(int *milliseconds);
 bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics);
 /* Takes round, branch and number of rounds from a reply. */
 void member_hear(Member *member, const Reply *reply);
+/* Says which other sites a reply calls absent, and why; member_hear does that, too. */
+void member_hear_news(Member *member, const Reply *reply);
 /* Whether the coordinator's round is the one that this site has the model of. */
 bool member_is_current(const Member *member);
 /* On the console, with the site's name. */
@@ -92,6 +100,9 @@ void member_say(const Member *member, const char *format, ...) __attribute__((fo
 bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
 /* Tells the coordinator that this site lives; whether it may stay. */
 bool member_sign_life(Member *member, Diagnostics *diagnostics);
+/* Tells it, for the other sites, why this one ends with the exit code. With hide_metrics only of which kind it is,
+ * because messages quote losses, rows and paths. */
+void member_tell_end(Member *member, int code, const Diagnostics *diagnostics);
 
 /* member_amend.c: whether the request is to be sent again: the reply had an amendment instead of an answer, which was
  * taken, if its owner signed it and this site consents, for which it waits; or it was about the key, and the key's

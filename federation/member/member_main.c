@@ -73,6 +73,7 @@ int main(int argument_count, char **arguments)
     if (read_arguments(&options, argument_count, arguments, &diagnostics)) {
         bool ok = member_open(&member, &options, &ended, &diagnostics);
         code = ok ? member_run(&member, &diagnostics) : diagnostics.exit_code;
+        if (code != EXIT_OK) member_tell_end(&member, code, &diagnostics);
         member_free(&member);
     }
     diagnostics_print(&diagnostics, stderr);

@@ -121,8 +121,6 @@ static const char *who(const Member *member, int site)
 static bool settle(Member *member, Meeting *meeting, Diagnostics *diagnostics)
 {
     Reply reply = meeting->said;
-    reply.payload = (const unsigned char *)meeting->told.bytes;
-    reply.size = meeting->told.size;
     meeting_forget_session(meeting);
     if (!member_is_amended_by(member, &reply)) return !*member->ended && member_refused(member, &reply, diagnostics);
     if (!meeting_keys(&member->keys, &member->wire_keys, &member->federation, meeting->round))

@@ -53,6 +53,19 @@ void member_list_options(const Member *member, Buffer *text)
         }
 }
 
+void member_hear_news(Member *member, const Reply *reply)
+{
+    if (reply->kind != REPLY_WAIT || reply->size < REPLY_WAIT_BYTES) return;
+    size_t size = reply->size - REPLY_WAIT_BYTES < MOST_NEWS ? reply->size - REPLY_WAIT_BYTES : MOST_NEWS;
+    const char *text = (const char *)reply->payload + REPLY_WAIT_BYTES;
+    if (size == 0 && member->news_round < member->current) buffer_free(&member->news);
+    if (size == 0 || (member->news.size == size && memcmp(member->news.bytes, text, size) == 0)) return;
+    buffer_free(&member->news);
+    buffer_append(&member->news, text, size);
+    member->news_round = member->current;
+    member_say(member, "%s", buffer_text(&member->news));
+}
+
 void member_hear(Member *member, const Reply *reply)
 {
     if (reply->kind >= REPLY_KINDS) return;
@@ -62,6 +75,7 @@ void member_hear(Member *member, const Reply *reply)
         member_say(member, "the federation ends after round %lld: no later one was better", (long long)reply->rounds);
     member->rounds =
         (int64_t)reply->rounds < member->federation.rounds ? (int64_t)reply->rounds : member->federation.rounds;
+    member_hear_news(member, reply);
 }
 
 bool member_is_current(const Member *member)
@@ -111,7 +125,7 @@ bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagn
 
 void member_say(const Member *member, const char *format, ...)
 {
-    char text[512];
+    char text[MOST_NEWS + 1];
     va_list arguments;
     if (member->options->quiet) return;
     va_start(arguments, format);

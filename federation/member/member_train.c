@@ -75,6 +75,50 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
     return arguments;
 }
 
+/* Of a line on standard error: where an error is told in it; NULL: nowhere. */
+static const char *error_in(const char *line)
+{
+    static const char *const heads[] = {"skycc: error: ", "train: "};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        if (strncmp(line, heads[h], strlen(heads[h])) == 0) return line + strlen(heads[h]);
+    return strstr(line, ": error: ") ? line : NULL;
+}
+
+/* Of what stage programs say, keeps the first error of the last start, with its hint. */
+static void note_line(Member *member)
+{
+    static const char mark[] = ": error: ", hint[] = "    hint: ", again[] = "train: the run failed; starting";
+    Buffer *reason = &member->reason;
+    const char *line = buffer_text(&member->stage_line), *error = reason->size ? NULL : error_in(line);
+    const char *middle = error ? strstr(error, mark) : NULL;
+    if (strncmp(line, again, sizeof again - 1) == 0)
+        buffer_free(reason);
+    else if (middle)
+        buffer_print(reason, "%.*s: %s", (int)(middle - error), error, middle + strlen(mark));
+    else if (error)
+        buffer_print(reason, "%s", error);
+    else if (member->reason_is_last && strncmp(line, hint, strlen(hint)) == 0)
+        buffer_print(reason, " (%s)", line + strlen(hint));
+    member->reason_is_last = error != NULL;
+    buffer_free(&member->stage_line);
+}
+
+/* Passes on what stage programs have written on standard error. */
+static void pass_on_errors(Member *member)
+{
+    char bytes[4096];
+    ssize_t count;
+    while (member->stage_errors >= 0 && (count = read(member->stage_errors, bytes, sizeof bytes)) > 0) {
+        fwrite(bytes, 1, (size_t)count, stderr);
+        fflush(stderr);
+        for (ssize_t i = 0; i < count; i++) {
+            member->stage_line.limit = MOST_NEWS;
+            if (bytes[i] != '\n') buffer_append(&member->stage_line, bytes + i, 1);
+            if (bytes[i] == '\n') note_line(member);
+        }
+    }
+}
+
 /* Waits for the child and forwards, once, the signal to end. After `deadline` seconds (negative: never), or when the
  * site may not stay, it tells the child to save and end, which is no error. */
 static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
@@ -84,6 +128,7 @@ static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *d
     bool is_over = false, may_stay = true;
     while (waitpid(child, &status, WNOHANG) == 0) {
         double now = monotonic_seconds();
+        pass_on_errors(member);
         if (*member->ended && *member->ended != passed_on) kill(child, passed_on = *member->ended);
         if (now - signed_at > SITE_SIGN_SECONDS && may_stay && !*member->ended) {
             may_stay = member_sign_life(member, diagnostics);
@@ -105,13 +150,19 @@ pid_t member_train_begin(Member *member, int64_t until)
 {
     Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);
+    int errors[2] = {-1, -1};
+    if (pipe2(errors, O_CLOEXEC) == 0) fcntl(errors[0], F_SETFL, O_NONBLOCK);
     pid_t child = child_fork();
     if (child == 0) {
+        if (errors[1] >= 0) dup2(errors[1], STDERR_FILENO);
         if (member->steps_lock >= 0) fcntl(member->steps_lock, F_SETFD, 0);
         if (member->federation.compiled.recipe) setenv(SKY_RECIPE_VARIABLE, member->federation.compiled.recipe, 1);
         execv(arguments[0], arguments);
         _exit(127);
     }
+    if (errors[1] >= 0) close(errors[1]);
+    member->stage_errors = errors[0];
+    buffer_free(&member->reason);
     arena_free(&arena);
     return child;
 }
@@ -119,6 +170,10 @@ pid_t member_train_begin(Member *member, int64_t until)
 int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
 {
     int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline, diagnostics);
+    pass_on_errors(member);
+    if (member->stage_errors >= 0) close(member->stage_errors);
+    member->stage_errors = -1;
+    if (code == EXIT_OK) buffer_free(&member->reason);
     if (child < 0 || code == 127) {
         diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(member->options->directory), NULL,
                           "its train cannot be started: %s", child < 0 ? "no process is to be had" : "is it there?");

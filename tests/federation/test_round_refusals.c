@@ -49,8 +49,13 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     all_in(in, 2);
     start(&world, 3, true, OUTER_AVERAGE, 2, 1);
     Site *site = &world.sites[1];
-    expect_refused(site, &(Buffer){.bytes = "SKYF\1 what else", .size = 16},
+    expect_refused(site, &(Buffer){.bytes = "SKYG\1 what else", .size = 16},
                    "sent something that is not a message of a federation");
+    Buffer answer = {0};
+    assert_true(exchange(site, &(Buffer){.bytes = "SKYF\1 what else", .size = 16}, &answer));
+    assert_int_equal(answer.bytes[4], 1); /* in its version, so that it can be read there */
+    assert_non_null(memmem(answer.bytes, answer.size, "another version of skycc", 24));
+    buffer_free(&answer);
     Request other = request_of(&world, REQUEST_ASK, SUM_OFFERS);
     other.federation.low++;
     send_odd(site, other, NULL, 0, "trains another model, or was compiled for another federation");
@@ -83,6 +88,37 @@ static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)
     assert_non_null(strstr(world.said, "site 'oslo' is late: that message is ignored"));
     run(&world, 3);
     expect_model(&world, in);
+    stop(&world);
+}
+
+/* What one site says when it ends is told the others, escaped, until it is back. */
+static void why_a_site_has_ended_is_told_the_others(void **state)
+{
+    (void)state;
+    static const char end[] = "\4rows.safetensors: cannot open\33[2J\n";
+    start(&world, 3, true, OUTER_AVERAGE, 2, 1);
+    Request request = request_of(&world, REQUEST_ASK, SUM_OFFERS);
+    request.payload = (const unsigned char *)end;
+    for (int back = 0; back < 2; back++) {
+        for (int asker = 1; asker >= 0; asker--) {
+            Buffer bytes = {0}, answer = {0};
+            request.size = asker && !back ? sizeof end - 1 : 0;
+            request.round = asker ? 0 : ROUND_NONE; /* to which the answer is that it waits */
+            request_put(&bytes, &request);
+            assert_true(exchange(&world.sites[asker], &bytes, &answer));
+            const char *told = memmem(answer.bytes, answer.size, "site 'oslo' has ended: rows.safetensors: cannot", 47);
+            assert_true((told != NULL) == (asker == 0 && !back));
+            if (told) assert_non_null(strstr(told, "open\\x1b[2J\\n"));
+            buffer_free(&bytes);
+            buffer_free(&answer);
+        }
+    }
+    fflush(world.console);
+    assert_non_null(strstr(world.said, "site 'oslo' has ended: rows.safetensors: cannot open\\x1b[2J\\n\n"));
+    world.coordinator.sites[2].silent = true;
+    char why[PRESENCE_TEXT];
+    assert_string_equal(presence_absence(&world.coordinator, 2, why), "silent");
+    assert_null(presence_absence(&world.coordinator, 1, why));
     stop(&world);
 }
 
@@ -226,6 +262,7 @@ static void a_model_that_is_not_finite_is_not_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(why_a_site_has_ended_is_told_the_others),
         TEST(pieces_that_are_wrong_are_refused_and_the_others_count),
         TEST(what_is_wrong_is_refused_and_the_round_goes_on),
         TEST(a_site_of_another_model_is_told),

@@ -17,8 +17,9 @@ SCRIPT = """<script>onload = () => { for (const frame of document.querySelectorA
 }}</script>"""
 
 
-def look(pages, pictures):
-    """`pages`: name -> path, under the working directory. Leaves a picture of all in `pictures`."""
+def look(pages, pictures, least=4):
+    """`pages`: name -> path, under the working directory, each with so many things to reach by keyboard. Leaves a
+    picture of all in `pictures`."""
     chromium = shutil.which("chromium")
     if not chromium:
         print("skipped: the reports are not looked at in a browser, as there is no chromium")
@@ -38,7 +39,7 @@ def look(pages, pictures):
     for name, *numbers in found:
         width, takes, reached, stuck = map(int, numbers)
         require(takes <= width, name, "needs", takes, "pixels, more than", width)
-        require(reached >= 4 and not stuck, name, width, "reached by keyboard:", reached, "not:", stuck)
+        require(reached >= least and not stuck, name, width, "reached by keyboard:", reached, "not:", stuck)
     require("CONSOLE" not in result.stderr, result.stderr)
     subprocess.run([*common, f"--screenshot={picture}", f"file://{os.getcwd()}/look.html"], capture_output=True,
                    timeout=240)

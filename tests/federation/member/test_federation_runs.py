@@ -16,7 +16,9 @@ import time
 import numpy as np
 import onnx
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [f"{HERE}/../../common", f"{HERE}/../../driver/finetune"]
+import browser  # noqa: E402
 from checks import failed, printed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 from federations import Scene  # noqa: E402
@@ -600,17 +602,22 @@ def check_stale_programs():
         if name.startswith("stage-"):
             shutil.copy(f"earlier/paris/{name}", "stale/paris")
     serving = coordinator("stale")
-    first = site("stale", "oslo")
+    first = Process("stale-oslo", "stale/oslo/train", "--join", "--data", "oslo.safetensors", "--checkpoint",
+                    "stale-oslo", *[word for word in TRAINING if word != "--quiet"])
     wait_until(lambda: os.path.exists("stale-oslo/log.csv"), "a site that has joined")
     text = call("stale/lima/train", "--join", "--data", "lima.safetensors", "--checkpoint", "stale-lima", "--lr", "7",
                 "--schedule-steps", "9", code=6)
     require("other options (--lr 7 --schedule-steps 9) than site 'oslo' (--lr" in text and
             "own_options: true" in text, text)
-    first.process.terminate()
-    first.process.wait()
     text = call("stale/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "stale-paris", *TRAINING,
                 code=1)
-    require("was compiled with other settings or weights than its federation" in text, text)
+    why = "was compiled with other settings or weights than its federation"
+    require(why in text, text)
+    for told in serving, first:
+        wait_until(lambda: re.search(f"site 'paris' has ended: .*{why}", told.said()), "the others' being told why")
+    first.process.terminate()
+    first.process.wait()
+    wait_until(lambda: "site 'oslo' has ended: SIGTERM" in serving.said(), "the coordinator's being told")
     serving.process.terminate()
     serving.process.wait()
 
@@ -631,6 +638,7 @@ def main():
     check_control()
     check_amendments()
     check_two_places()
+    browser.look({name: f"{name}/coordinator/status.html" for name in ("amended", "twice")}, scratch, least=2)
     check_stale_programs()
     check_refusals()
     os.chdir("/")
