@@ -216,7 +216,7 @@ void graph_remove_dead(Graph *graph);
 
 /* Structural invariants of this header; calls bug() on the first violation. Run after every pass. */
 void graph_verify(const Graph *graph);
-/* A readable text, one line a node, the same for the same graph; graph/parse.h says how it reads, and reads it back. */
+/* A readable text, one line a node, the same for the same graph; tests/graph/parse.h defines it and reads it back. */
 struct Buffer;
 void graph_print(const Graph *graph, struct Buffer *buffer);
 

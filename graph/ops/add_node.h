@@ -54,7 +54,7 @@ ValueId build_gather(const Builder *b, ValueId table, ValueId rows);            
 ValueId graph_add_dropout(Graph *graph, ValueId x, double ratio, NodeOrigin origin, Diagnostics *diagnostics);
 
 /* Whether the inputs of all nodes are what their operators take, and their outputs what these make; reports the first
- * that is not: for graphs that others built, as graph/parse.h does. */
+ * that is not: for graphs that others built, as a test that reads a text does. */
 bool graph_check_types(Graph *graph, Diagnostics *diagnostics);
 
 #endif

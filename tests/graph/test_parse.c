@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "frontend/onnx/import.h"
 #include "graph/ops/add_node.h"
-#include "graph/parse.h"
 #include "graph/passes/passes.h"
 #include "tests/common/scratch.h"
+#include "tests/graph/parse.h"
 
 /* Fails unless the graph's text, read, is of a graph with that text. */
 static void check_round_trip(const Graph *graph, const char *what)

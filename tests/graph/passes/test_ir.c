@@ -6,7 +6,7 @@
  *   recompute: layers
  *   packing: 2 lines of 4 tokens with 3 slots for 5 rows of at most 3 tokens   (by default, of a line's 4 tokens)
  *   --- before
- *   a graph (graph/parse.h)
+ *   a graph (tests/graph/parse.h)
  *   --- after
  *   what becomes of it
  *   --- reported
@@ -20,8 +20,8 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "graph/ops/add_node.h"
-#include "graph/parse.h"
 #include "graph/passes/passes.h"
+#include "tests/graph/parse.h"
 
 typedef struct Test {
     Graph graph;

@@ -1,4 +1,4 @@
-#include "graph/parse.h"
+#include "tests/graph/parse.h"
 
 #include <ctype.h>
 #include <errno.h>

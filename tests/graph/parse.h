@@ -16,8 +16,8 @@
  * or is inf or nan. In names \xHH is the byte HH.
  *
  * Numbers of values are kept, those of nodes are not: the text has no dead ones. Parameters have no data. */
-#ifndef GRAPH_PARSE_H
-#define GRAPH_PARSE_H
+#ifndef TESTS_GRAPH_PARSE_H
+#define TESTS_GRAPH_PARSE_H
 
 #include "graph/graph.h"
 
