@@ -1,6 +1,5 @@
 #include "cluster/cluster.h"
 
-#include <math.h>
 #include <string.h>
 
 void cluster_free(Cluster *cluster)

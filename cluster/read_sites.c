@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/units.h"
 #include "cluster/reader.h"
 #include "runtime/wire/address.h"
 #include "runtime/wire/keys.h"

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const int64_t longest_ns = (int64_t)1e15; /* as of links */
 

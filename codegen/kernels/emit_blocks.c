@@ -1,7 +1,5 @@
 #include "codegen/kernels/emit_blocks.h"
 
-#include "base/weight_blocks.h"
-
 enum { LANE_BITS = 5 }; /* log2 DTYPE_BLOCK */
 
 static Ir integer_of(Emit *emit, Ir place) { return LLVMBuildPtrToInt(emit->builder, place, emit->i64, ""); }

@@ -1,6 +1,5 @@
 #include "driver/compile/microbatch_forms.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/stage/stage.h"

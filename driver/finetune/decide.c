@@ -1,13 +1,11 @@
 #include "driver/finetune/decide.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/parts.h"
 #include "base/text.h"
 #include "driver/compile/packed_model.h"
 #include "driver/finetune/source_model.h"

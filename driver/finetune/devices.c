@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/parts.h"
-#include "base/text.h"
 #include "cluster/cluster.h"
 #include "driver/finetune/decide.h"
 

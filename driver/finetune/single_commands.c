@@ -1,7 +1,6 @@
 #include "driver/finetune/single_commands.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,3 @@
-#include <string.h>
 
 #include "frontend/onnx/normalize.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/json.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "runtime/program/label_names.h"

@@ -1,11 +1,9 @@
 #include "frontend/text/subwords.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
-#include "frontend/text/unicode.h"
 
 /* ---- strings ---- */
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "frontend/text/unicode.h"
 
 /* ---- words seen before ---- */

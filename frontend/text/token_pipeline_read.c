@@ -1,9 +1,7 @@
 /* Reading tokenizer.json. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/text/token_reader.h"
-#include "frontend/text/unicode.h"
 
 enum { MOST_STEPS = 64, MOST_NESTED = 8 };
 

@@ -1,7 +1,5 @@
 #include "frontend/text/token_reader.h"
 
-#include <string.h>
-
 #include "base/parts.h"
 
 static bool refuse(TokenReader *r, int exit_code, const char *place, const char *reason)

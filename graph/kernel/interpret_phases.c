@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/diagnostics.h"
 #include "base/random.h"
 #include "base/codec_rows.h"
 #include "graph/kernel/interpret.h"

@@ -1,7 +1,6 @@
 #include "graph/ops/autodiff.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"

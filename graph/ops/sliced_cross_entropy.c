@@ -9,7 +9,6 @@
  * slice of logits, their last output. */
 #include "graph/ops/add_node.h"
 #include "graph/ops/cross_entropy.h"
-#include "runtime/program/step_scalars.h"
 
 /* What is known of a row, in columns: LogSum of cross_entropy.h first. */
 enum { SEEN_MAXIMUM, SEEN_LOGARITHM, SEEN_SUM, SEEN_LABEL, SEEN_FACTOR, SEEN_COUNT };

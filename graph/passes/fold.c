@@ -1,7 +1,6 @@
 #include "graph/passes/fold.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"

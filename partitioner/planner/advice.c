@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "partitioner/planner/fastest.h"
 #include "partitioner/question.h"
 #include "partitioner/sizes.h"

@@ -18,7 +18,6 @@
 #include "partitioner/solve/keeper_feasible.h"
 #include "partitioner/solve/keeper_recompute.h"
 #include "partitioner/solve/optimal.h"
-#include "partitioner/solve/prove.h"
 #include "partitioner/solve/recompute.h"
 
 /* What planning may take where there is no time limit, in seconds of counted work. */

@@ -1,7 +1,6 @@
 #include "partitioner/planner/replica_groups.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/integers.h"

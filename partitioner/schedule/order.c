@@ -2,7 +2,6 @@
 
 #include "base/integers.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What a rank would do next. */

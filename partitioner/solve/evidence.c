@@ -1,7 +1,6 @@
 #include "partitioner/solve/evidence.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 void evidence_add(Evidence *evidence, const Problem *problem, int64_t low, int64_t high, const double *price)
 {

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "partitioner/periods.h"
 #include "partitioner/sizes.h"

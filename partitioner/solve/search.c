@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/solve/arcs.h"
-
 /* A partial plan: the stages from `start` to the end. */
 typedef struct Label {
     double bound; /* rank; for sums: the least step of a completion; for feasibility: minus the spare prices */

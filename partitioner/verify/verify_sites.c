@@ -1,7 +1,6 @@
 /* That the plan lists what crosses between sites: all of it, in the order that plans have. */
 #include <string.h>
 
-#include "partitioner/site_crossings.h"
 #include "partitioner/verify/verify_lists.h"
 
 typedef struct Listing {

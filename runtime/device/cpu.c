@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "runtime/program/parallel.h"
-#include "runtime/program/runtime_sizes.h"
 #include "runtime/program/subnormals.h"
 #include "runtime/program/tiles.h"
 

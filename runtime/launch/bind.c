@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "runtime/launch/command_line.h"
 
 typedef struct HardwareThread {

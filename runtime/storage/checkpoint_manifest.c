@@ -1,6 +1,5 @@
 #include "runtime/storage/checkpoint_manifest.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

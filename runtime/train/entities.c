@@ -1,6 +1,5 @@
 #include "runtime/train/entities.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- What labels say ---- */

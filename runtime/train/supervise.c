@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/diagnostics.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "runtime/train/interrupts.h"

@@ -1,6 +1,5 @@
 #include "runtime/wire/zap.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/wire/sockets.h"
