@@ -32,7 +32,11 @@ static Class classify(const PretokenizerStep *step, int32_t c)
         if (unicode_is_word(c)) return (Class){0, TOGETHER};
         return unicode_is_space(c) ? (Class){1, DROPPED} : (Class){2, TOGETHER};
     case PRETOKENIZER_WHITESPACE_SPLIT: return unicode_is_space(c) ? (Class){1, DROPPED} : (Class){0, TOGETHER};
-    case PRETOKENIZER_PUNCTUATION: return unicode_is_punctuation(c) ? (Class){2, ALONE} : (Class){0, TOGETHER};
+    case PRETOKENIZER_PUNCTUATION:
+        if (!unicode_is_punctuation(c)) return (Class){0, TOGETHER};
+        return (Class){2, step->behavior == SPLIT_REMOVED      ? DROPPED
+                          : step->behavior == SPLIT_CONTIGUOUS ? TOGETHER
+                                                               : ALONE};
     case PRETOKENIZER_DIGITS:
         return unicode_is_number(c) ? (Class){2, step->single ? ALONE : TOGETHER} : (Class){0, TOGETHER};
     default: return (Class){0, TOGETHER};
@@ -65,7 +69,7 @@ static void add_part(const PretokenizerStep *step, size_t start, size_t end, boo
     bool joins = (step->behavior == SPLIT_MERGED_WITH_PREVIOUS && matches && !*former) ||
                  (step->behavior == SPLIT_MERGED_WITH_NEXT && !matches && *former) ||
                  (step->behavior == SPLIT_CONTIGUOUS && matches == *former);
-    if (start == end) return;
+    if (start == end && (!matched || step->behavior != SPLIT_CONTIGUOUS)) return;
     *former = matches;
     if (last && joins)
         last->length = end - last->start;
@@ -78,7 +82,7 @@ static bool cut_by_pattern(const PretokenizerStep *step, const char *text, Span 
 {
     const char *part = text + span.start;
     size_t taken = 0, at = 0, start, end, first = out->count, used;
-    bool former = step->behavior == SPLIT_CONTIGUOUS && step->invert;
+    bool former = false;
     while (at < span.length) {
         PatternResult result = pattern_find(step->pattern, part, span.length, at, &start, &end);
         if (result == PATTERN_STUCK) return false;

@@ -11,7 +11,7 @@ typedef enum PretokenizerKind {
     PRETOKENIZER_BERT,             /* at white space, around punctuation */
     PRETOKENIZER_WHITESPACE,       /* words, and what is neither word nor white space */
     PRETOKENIZER_WHITESPACE_SPLIT, /* at white space */
-    PRETOKENIZER_PUNCTUATION,      /* around each punctuation character */
+    PRETOKENIZER_PUNCTUATION,      /* around punctuation */
     PRETOKENIZER_DIGITS,           /* around numbers, or around each digit */
     PRETOKENIZER_BYTE_LEVEL, /* GPT-2's (Radford et al. 2019): by its pattern, bytes written as printable characters */
     PRETOKENIZER_METASPACE,  /* blanks become a mark that begins words (SentencePiece) */
@@ -29,13 +29,13 @@ typedef enum SplitBehavior {
 
 typedef struct PretokenizerStep {
     PretokenizerKind kind;
-    Pattern *pattern; /* of SPLIT, and of BYTE_LEVEL where it splits */
-    SplitBehavior behavior;
-    bool invert; /* of SPLIT: the parts between matches are those that match */
-    bool prefix; /* of BYTE_LEVEL and METASPACE: every word begins with a blank, or mark */
-    bool first;  /* of METASPACE with a prefix: only the word that the whole text begins with */
-    bool split;  /* of BYTE_LEVEL: by the pattern; of METASPACE: at marks */
-    bool single; /* of DIGITS: each by itself */
+    Pattern *pattern;       /* of SPLIT, and of BYTE_LEVEL where it splits */
+    SplitBehavior behavior; /* of SPLIT and PUNCTUATION, which does not merge */
+    bool invert;            /* of SPLIT: the parts between matches are those that match */
+    bool prefix;            /* of BYTE_LEVEL and METASPACE: every word begins with a blank, or mark */
+    bool first;             /* of METASPACE with a prefix: only the word that the whole text begins with */
+    bool split;             /* of BYTE_LEVEL: by the pattern; of METASPACE: at marks */
+    bool single;            /* of DIGITS: each by itself */
     const char *mark;
     size_t mark_length;
 } PretokenizerStep;

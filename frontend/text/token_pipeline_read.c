@@ -132,24 +132,27 @@ static bool read_metaspace(TokenReader *r, json_t *object, const char *place, Pr
     return true;
 }
 
-static bool read_split(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
+static bool read_behavior(TokenReader *r, json_t *object, const char *place, SplitBehavior *behavior)
 {
     static const char *const behaviors[] = {[SPLIT_REMOVED] = "Removed",
                                             [SPLIT_ISOLATED] = "Isolated",
                                             [SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
                                             [SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
                                             [SPLIT_CONTIGUOUS] = "Contiguous"};
-    const char *behavior;
-    if (!reader_check_members(r, object, place, "type pattern behavior invert") ||
-        !reader_bool(r, object, place, "invert", false, &step->invert) ||
-        !reader_text(r, object, place, "behavior", &behavior))
-        return false;
+    const char *name;
+    if (!reader_text(r, object, place, "behavior", &name)) return false;
     size_t i = 0, count = sizeof behaviors / sizeof *behaviors;
-    while (i < count && strcmp(behaviors[i], behavior) != 0) i++;
-    if (i == count)
-        return reader_unsupported(r, reader_place(r, place, "behavior"), arena_format(&r->arena, "'%.40s'", behavior));
-    step->behavior = (SplitBehavior)i;
-    return read_pattern(r, object, place, &step->pattern);
+    while (i < count && strcmp(behaviors[i], name) != 0) i++;
+    *behavior = (SplitBehavior)i;
+    return i < count ||
+           reader_unsupported(r, reader_place(r, place, "behavior"), arena_format(&r->arena, "'%.40s'", name));
+}
+
+static bool read_split(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
+{
+    return reader_check_members(r, object, place, "type pattern behavior invert") &&
+           reader_bool(r, object, place, "invert", false, &step->invert) &&
+           read_behavior(r, object, place, &step->behavior) && read_pattern(r, object, place, &step->pattern);
 }
 
 static bool read_byte_level(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
@@ -168,7 +171,7 @@ static bool read_byte_level(TokenReader *r, json_t *object, const char *place, P
 
 static bool read_pretokenizer_step(TokenReader *r, json_t *object, const char *place, PretokenizerStep *step)
 {
-    const char *type = reader_type(object), *behavior = json_string_value(json_object_get(object, "behavior"));
+    const char *type = reader_type(object);
     if (strcmp(type, "Metaspace") == 0)
         return step->kind = PRETOKENIZER_METASPACE, read_metaspace(r, object, place, step);
     if (strcmp(type, "ByteLevel") == 0)
@@ -181,10 +184,11 @@ static bool read_pretokenizer_step(TokenReader *r, json_t *object, const char *p
     }
     if (strcmp(type, "Punctuation") == 0) {
         step->kind = PRETOKENIZER_PUNCTUATION;
-        if (behavior && strcmp(behavior, "Isolated") != 0)
-            return reader_unsupported(r, reader_place(r, place, "behavior"),
-                                      arena_format(&r->arena, "'%.40s'", behavior));
-        return reader_check_members(r, object, place, "type behavior");
+        step->behavior = SPLIT_ISOLATED;
+        return reader_check_members(r, object, place, "type behavior") &&
+               (!json_object_get(object, "behavior") || read_behavior(r, object, place, &step->behavior)) &&
+               ((step->behavior != SPLIT_MERGED_WITH_PREVIOUS && step->behavior != SPLIT_MERGED_WITH_NEXT) ||
+                reader_unsupported(r, reader_place(r, place, "behavior"), "merging punctuation with words"));
     }
     if (strcmp(type, "BertPreTokenizer") == 0)
         step->kind = PRETOKENIZER_BERT;
