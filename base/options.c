@@ -304,10 +304,11 @@ static const char *option_usage(const Option *option, Arena *arena)
     return arena_format(arena, option->implied ? "%s--%s[=%s]" : "%s--%s %s", letter, option->name, option->argument);
 }
 
-/* From column `indent` on, where the first line stands already, in lines of at most `width` characters. */
+enum { WIDTH = 80, LEFT = 25 };
+
+/* From column `indent` on, where the first line stands already, in lines of at most WIDTH characters. */
 void options_print_wrapped(FILE *stream, const char *text, size_t indent)
 {
-    enum { WIDTH = 118 };
     size_t column = indent;
     while (*text) {
         size_t length = strcspn(text, " ");
@@ -319,14 +320,27 @@ void options_print_wrapped(FILE *stream, const char *text, size_t indent)
     fputc('\n', stream);
 }
 
-static void print_option(const Option *option, FILE *stream)
+/* How much of the phrase fits one line, up to a semicolon or parentheses; all where there are none. */
+static int short_length(const char *phrase, size_t room)
 {
-    enum { LEFT = 25 };
+    int depth = 0, end = 0;
+    if (strlen(phrase) <= room) return (int)strlen(phrase);
+    for (size_t i = 0; i <= room; i++) {
+        bool ends = phrase[i] == ';' || (phrase[i] == ' ' && phrase[i + 1] == '(');
+        if (ends && !depth) end = (int)i;
+        depth += (phrase[i] == '(') - (phrase[i] == ')');
+    }
+    return end ? end : (int)strlen(phrase);
+}
+
+static void print_option(const Option *option, bool whole, FILE *stream)
+{
     Arena arena = {0};
     int length = fprintf(stream, "  %s", option_usage(option, &arena));
     fprintf(stream, length + 1 < LEFT ? "%*s" : "\n%*s", length + 1 < LEFT ? LEFT - length : LEFT, "");
-    const char *text = option->help;
-    if (option->initial) text = arena_format(&arena, "%s (default %s)", text, option->initial);
+    const char *initial = option->initial ? arena_format(&arena, " (default %s)", option->initial) : "";
+    size_t room = whole ? SIZE_MAX : WIDTH - LEFT - strlen(initial);
+    const char *text = arena_format(&arena, "%.*s%s", short_length(option->help, room), option->help, initial);
     options_print_wrapped(stream, text, LEFT);
     arena_free(&arena);
 }
@@ -336,6 +350,7 @@ int options_print_help(const OptionSet *set, bool all, FILE *stream)
     const char *heading = NULL, *separator = "";
     uint32_t common = 0;
     int left = 0;
+    bool whole = all;
     for (size_t i = 0; i < set->count; i++) common |= set->rows[i].common & set->taker;
     if (!common) all = true;
     for (size_t i = 0; i < set->count; i++) {
@@ -349,7 +364,7 @@ int options_print_help(const OptionSet *set, bool all, FILE *stream)
         if (all && common && heading) fprintf(stream, "%s%s\n", separator, heading);
         heading = NULL;
         separator = "\n";
-        print_option(option, stream);
+        print_option(option, whole, stream);
     }
     return left;
 }

@@ -91,7 +91,7 @@ bool options_parse(const OptionSet *set, int argument_count, char **arguments, v
  * nobody takes, with `help` as the heading). Where no row is common, all are printed. Returns how many were left out.
  * */
 int options_print_help(const OptionSet *set, bool all, FILE *stream);
-/* Sentences, in lines of at most 118 columns, all but the first indented. */
+/* Sentences, in lines of at most 80 columns, all but the first indented. */
 void options_print_wrapped(FILE *stream, const char *text, size_t indent);
 
 /* For readers. Each reports a malformed value and returns false. */

@@ -12,6 +12,19 @@ static void print_character(char c)
     putchar(c == '\\' ? 'e' : c);
 }
 
+/* A character of running text, which stands at `at`. Lines of the source end early, as roff's own checks want. */
+static void print_running(const char *at, int *column)
+{
+    enum { WIDTH = 50 }; /* without the marks of fonts */
+    if (*at != ' ' || *column + (int)strcspn(at + 1, " ") < WIDTH || at[1] == '.' || at[1] == '\'') {
+        print_character(*at);
+        ++*column;
+    } else {
+        putchar('\n');
+        *column = 0;
+    }
+}
+
 /* PLACEHOLDERS in italics, literal words in bold. */
 static void print_argument(const char *text)
 {
@@ -28,6 +41,7 @@ static void print_argument(const char *text)
 static void print_sentences(const char *text)
 {
     char font = '\0'; /* the mark that ends it; 0: the usual one */
+    int column = 0;
     for (const char *c = text; *c; c++) {
         bool begins = !font && (c == text || !isalnum((unsigned char)c[-1]));
         bool ends = *c == font && (font == '*' || !isalnum((unsigned char)c[1]));
@@ -38,23 +52,34 @@ static void print_sentences(const char *text)
             printf(*c == '*' ? "\\fB" : "\\fI");
             font = *c;
         } else {
-            print_character(*c);
+            print_running(c, &column);
         }
     }
 }
 
-/* A phrase as a sentence, with the argument's placeholder in italics. */
-static void print_phrase(const char *text, const char *placeholder)
+/* Whether the phrase begins with a word that is written like this. */
+static bool begins_with_choice(const Option *option)
 {
+    size_t length = strcspn(option->help, " ,;:");
+    for (const char *const *choice = option->choices; choice && *choice; choice++)
+        if (strlen(*choice) == length && strncmp(*choice, option->help, length) == 0) return true;
+    return false;
+}
+
+/* The option's phrase as a sentence, with the argument's placeholder in italics. */
+static void print_phrase(const Option *option)
+{
+    const char *text = option->help, *placeholder = option->argument;
     size_t length = placeholder ? strspn(placeholder, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
-    putchar(toupper((unsigned char)*text));
+    int column = 0;
+    putchar(begins_with_choice(option) ? *text : toupper((unsigned char)*text));
     for (const char *c = text + 1; *c; c++) {
         bool begins = length && !isalnum((unsigned char)c[-1]) && strncmp(c, placeholder, length) == 0;
         if (begins && !isalnum((unsigned char)c[length])) {
             printf("\\fI%.*s\\fP", (int)length, c);
             c += length - 1;
         } else {
-            print_character(*c);
+            print_running(c, &column);
         }
     }
     putchar('.');
@@ -81,7 +106,7 @@ static void print_option(const Option *option)
     if (option->detail)
         print_sentences(option->detail);
     else
-        print_phrase(option->help, option->argument);
+        print_phrase(option);
     if (option->initial) printf(" Default: \\fB%s\\fP.", option->initial);
     putchar('\n');
 }
@@ -117,13 +142,21 @@ static void print_text(const char *text)
     for (; *text; text++) print_character(*text);
 }
 
+static void print_paragraph(const char *text)
+{
+    int column = 0;
+    for (; *text; text++) print_running(text, &column);
+    putchar('\n');
+}
+
 void man_heading(const Documented *one)
 {
     const CommandText *text = one->is_command ? &command_texts[__builtin_ctz(one->options.taker)] : NULL;
     printf(".SS ");
     print_text(text ? text->synopsis[0] : "DIR/train --data FILE [options]");
     putchar('\n');
-    if (text) print_text(text->description), putchar('\n');
+    if (text) print_paragraph(text->description);
+    if (text && text->more) print_paragraph(text->more);
 }
 
 /* Those of --help. */

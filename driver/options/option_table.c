@@ -27,8 +27,8 @@
 enum {
     SKYCC_COMMANDS(COMMAND_BIT) PLANNING = COMPILE | PLAN | FEDERATE,
     TRAINING = COMPILE | PROBE | PLAN | RUN | FEDERATE, /* those that derive a training program */
-    SHORT = COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE | FINETUNE |
-            PREDICT, /* those with so many that --help shows the common ones */
+    SHORT = COMPILE | PROBE | PLAN | RUN | FEDERATE | TOKENIZE | FINETUNE | PREDICT | CHECK |
+            BERT, /* those with so many that --help shows the ten common ones */
     EVERY = (1 << COMMAND_COUNT) - 1
 };
 
@@ -64,8 +64,8 @@ static const Option rows[] = {
      .help = "the column with the labels; several columns of 0 and 1: several labels per text"},
     {"task", 0, "TASK", FINETUNE, OPTION_TEXT, GIVEN(TASK), .choices = OPTION_WORDS(TASK_OPTION_WORDS),
      .common = FINETUNE,
-     .help = "classes, regression, multi-label, ner, qa, pairs, mlm, chat or lm (default: the columns and the model "
-             "decide)"},
+     .help = "the task (default: the columns and the model decide); classes, regression, multi-label, ner, qa, pairs, "
+             "mlm, chat or lm"},
     {"eval", 0, "FILE", FINETUNE, OPTION_FILE, GIVEN(EVAL), .common = FINETUNE,
      .help = "a table to evaluate on (default: 10% of the rows, held out)"},
     {"test", 0, "FILE", FINETUNE, OPTION_FILE, GIVEN(TEST), .common = FINETUNE,
@@ -77,7 +77,7 @@ static const Option rows[] = {
     {"without", 0, "DEVICE", FINETUNE, OPTION_TEXT, FIELD(plan.without), .repeated = true,
      .help = "leave a device out (may be repeated)"},
     {"resume", 0, "RUN", FINETUNE, OPTION_DIRECTORY, FIELD(finetune.resume), .common = FINETUNE,
-     .help = "go on with a run that was interrupted, with -d or --without on other devices"},
+     .help = "go on with an interrupted run; with -d or --without on other devices"},
     {"epochs", 0, "N", FINETUNE, OPTION_INTEGER, 1, 1e6, GIVEN(EPOCHS), .kept_as_text = true, .common = FINETUNE,
      .help = "passes over the rows (default 3)"},
     {"batch", 0, "ROWS", FINETUNE, OPTION_INTEGER, 1, 1 << 20, GIVEN(BATCH), .kept_as_text = true,
@@ -106,7 +106,7 @@ static const Option rows[] = {
      .help = "evaluations without improvement that end training; 0: train all epochs (default 3)"},
     {"precision", 0, "f32|bf16|bf16x3", FINETUNE, OPTION_CHOICE, GIVEN(PRECISION),
      .choices = OPTION_WORDS("f32", "bf16", "bf16x3"),
-     .help = "bf16: round factors of matrix products and stored activations to bfloat16 (default f32)"},
+     .help = "precision of matrix products (default f32; bf16: round factors and stored activations to bfloat16)"},
     {"replicas", 0, "N|auto", FINETUNE, OPTION_TEXT, GIVEN(REPLICAS), .choices = OPTION_WORDS("auto"),
      .help = "pipelines that share the rows of a step (default auto: more than one where that is faster)"},
     {"logits", 0, "auto|whole|sliced", FINETUNE, OPTION_CHOICE, GIVEN(LOGITS),
@@ -137,31 +137,33 @@ static const Option rows[] = {
      .help = "also write what the log has for TensorBoard, to DIR"},
     {"no-texts", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(finetune.no_texts),
      .help = "leave the texts of the worst errors out of report.html and metrics.json"},
-    {"dry-run", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(finetune.dry_run), .common = FINETUNE,
+    {"dry-run", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(finetune.dry_run),
      .help = "only print the decisions, and the single commands that do the same"},
     {"force", 0, NULL, FINETUNE, OPTION_FLAG, FIELD(force), .help = "replace an earlier run"},
 
     {.help = "Size of the BERT"},
-    {"layers", 0, "L", BERT, OPTION_INTEGER, 1, 10000, FIELD(bert.layers), .required = BERT, .help = "encoder layers"},
-    {"hidden", 0, "H", BERT, OPTION_INTEGER, 1, 1 << 16, FIELD(bert.hidden), .required = BERT,
+    {"layers", 0, "L", BERT, OPTION_INTEGER, 1, 10000, FIELD(bert.layers), .required = BERT, .common = BERT,
+     .help = "encoder layers"},
+    {"hidden", 0, "H", BERT, OPTION_INTEGER, 1, 1 << 16, FIELD(bert.hidden), .required = BERT, .common = BERT,
      .help = "hidden size, a multiple of the number of heads"},
-    {"heads", 0, "A", BERT, OPTION_INTEGER, 1, 1 << 16, FIELD(bert.heads), .required = BERT, .help = "attention heads"},
+    {"heads", 0, "A", BERT, OPTION_INTEGER, 1, 1 << 16, FIELD(bert.heads), .required = BERT, .common = BERT,
+     .help = "attention heads"},
     {"intermediate", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.intermediate),
      .help = "inner size of the feed-forward part (default: 4 times the hidden size)"},
-    {"head", 0, "NAME", BERT, OPTION_CHOICE, FIELD(bert.head), .initial = "seqcls",
-     .choices = OPTION_WORDS("seqcls", "mlm"), .help = "seqcls classifies the sequence, mlm predicts masked tokens",
+    {"head", 0, "NAME", BERT, OPTION_CHOICE, FIELD(bert.head), .initial = "seqcls", .common = BERT,
+     .choices = OPTION_WORDS("seqcls", "mlm"), .help = "seqcls or mlm (classify sequences or predict masked tokens)",
      .detail = "*seqcls* classifies the sequence, *mlm* predicts masked tokens."},
-    {"classes", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.classes), .initial = "3",
+    {"classes", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.classes), .initial = "3", .common = BERT,
      .help = "classes of the sequence classifier"},
-    {"vocab", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 24, FIELD(bert.vocabulary), .initial = "30522",
+    {"vocab", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 24, FIELD(bert.vocabulary), .initial = "30522", .common = BERT,
      .help = "size of the vocabulary"},
     {"positions", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.positions), .initial = "512",
      .help = "longest sequence"},
-    {"batch", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.batch),
+    {"batch", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.batch), .common = BERT,
      .help = "fix the batch dimension (default: symbolic, 'batch')"},
-    {"sequence", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.sequence),
+    {"sequence", 0, "N", BERT, OPTION_INTEGER, 1, 1 << 20, FIELD(bert.sequence), .common = BERT,
      .help = "fix the sequence dimension (default: symbolic, 'seq')"},
-    {"weights", 0, "KIND", BERT, OPTION_CHOICE, FIELD(bert.weights), .initial = "seed",
+    {"weights", 0, "KIND", BERT, OPTION_CHOICE, FIELD(bert.weights), .initial = "seed", .common = BERT,
      .choices = OPTION_WORDS("none", "seed"),
      .help = "seed draws the weights; none leaves them out, for compile --init",
      .detail = "*seed* draws the weights by parameter name: matrices normal with standard deviation 0.02, biases 0, "
@@ -169,18 +171,17 @@ static const Option rows[] = {
 
     {"weights", 0, "SOURCE", IMPORT, OPTION_CHOICE, FIELD(import_weights), .initial = "folder",
      .choices = OPTION_WORDS("none", "seed", "folder"),
-     .help = "seed draws all weights, for a new model; none leaves them out; folder takes its own",
+     .help = "folder, seed or none (the folder's, drawn, or left out)",
      .detail =
-         "*folder*, the default, takes the folder's. *seed* draws all of them, so that *config.json* alone makes a "
+         "*folder* takes the folder's. *seed* draws all of them, so that *config.json* alone makes a "
          "new model: matrices normal with its *initializer_range*, biases 0, gains 1. *none* leaves them out, for "
          "plans, and for *--init*."},
 
     {.help = "Heads"},
     {"head", 0, "HEAD", IMPORT, OPTION_TEXT, .choices = OPTION_WORDS(HEAD_WORDS), .read = read_head,
-     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or "
-             "pairs:cls (default: the "
-             "folder's own "
-             "head); missing tensors are drawn at random",
+     .help =
+         "the new head, such as seqcls:3 (default: the folder's own): seqcls:N, multilabel:N, regression, tokcls:N, "
+         "qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or pairs:cls; missing tensors are drawn at random",
      .detail = "The head of the model; by default the folder's own. *seqcls:*_N_ classifies sequences into _N_ labels "
                "and *tokcls:*_N_ tokens; with *multilabel:*_N_ a sequence has any number of them. *regression* gives "
                "each sequence a number. *qa* finds where an answer begins "
@@ -191,13 +192,13 @@ static const Option rows[] = {
                "normal with the folder's standard deviation, biases 0, gains 1."},
 
     {"head", 0, "HEAD", HEAD, OPTION_TEXT, .choices = OPTION_WORDS(HEAD_WORDS), .read = read_head, .required = HEAD,
-     .help = "seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, lm, embedding:mean, embedding:cls, pairs:mean or "
-             "pairs:cls, with new weights",
+     .help = "the new head, such as seqcls:3, with new weights (seqcls:N, multilabel:N, regression, tokcls:N, qa, mlm, "
+             "lm, embedding:mean, embedding:cls, pairs:mean or pairs:cls)",
      .detail = "The same heads as for *skycc import*. The weights are new: matrices normal with standard deviation "
                "0.02, or the folder's, and biases 0. Sequence classifiers read _pooler_output_ if the model has it."},
     {"as-is", 0, NULL, HEAD, OPTION_FLAG, FIELD(as_is),
-     .help = "the model has this head already: keep it, with its weights, and only write down which head it is, and "
-             "what its labels are called (--labels, else config.json next to the model)"},
+     .help = "the model has this head already (keep it, with its weights, and only write down which head it is, and "
+             "what its labels are called: --labels, else config.json next to the model)"},
     {"labels", 0, "DATA", IMPORT | HEAD, OPTION_FILE, FIELD(labels),
      .help = "name the labels as in this data set of skycc tokenize; the folder's numbers stay if its names are the "
              "same"},
@@ -211,20 +212,20 @@ static const Option rows[] = {
                "RoBERTa, XLM-R, CamemBERT, DistilBERT, ELECTRA, ALBERT, MPNet, ModernBERT and DeBERTa use them. Token "
                "ids equal those of the Hugging Face library. A file that needs anything else is an error."},
     {"text", 0, "COL[,COL]", TOKENIZE, OPTION_TEXT, FIELD(dataset.text_columns), .common = TOKENIZE,
-     .help = "the column with the texts, or the two columns with pairs, by name; for ner the column with lists of "
-             "words, for qa question,context"},
+     .help = "the column with the texts, or two with pairs, by name; for ner the column with lists of words, for qa "
+             "question,context"},
     {"tokenizer", 0, "FILE", PREDICT, OPTION_FILE, FIELD(tokenizer), .common = PREDICT,
      .help = "the model's tokenizer.json or vocabulary (default: in the folder that the model was imported from)",
      .detail = "The model's _tokenizer.json_, or, with another suffix, a WordPiece vocabulary. By default skycc looks "
                "into the folder that the model was imported from: for _tokenizer.json_, then for _vocab.txt_, which is "
                "cased if _tokenizer_config.json_ says so. Data sets need no tokenizer."},
     {"text", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[0]), .common = PREDICT,
-     .help = "the text, - for a text per line of standard input; with --data TABLE: the column with the texts, or "
-             "the two columns with pairs, by name"},
+     .help = "the text (-: one per line of standard input); with --data TABLE: the column with the texts, or the two "
+             "columns with pairs, by name"},
     {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]), .common = PREDICT,
-     .help = "the second text of a pair: the text to answer from, or to compare embeddings with"},
+     .help = "the second text of a pair (the text to answer from, or to compare embeddings with)"},
     {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt), .common = PREDICT,
-     .help = "continue this text with a decoder, which keeps keys and values if skycc imported it",
+     .help = "continue this text with a decoder (it keeps keys and values if skycc imported it)",
      .detail =
          "Prints the text and how a decoder continues it, until its end-of-text token, *--tokens*, or its last "
          "position. A decoder of *skycc import* takes one token at a time; of another model each token runs the "
@@ -236,17 +237,17 @@ static const Option rows[] = {
     {"top-p", 0, "P", PREDICT, OPTION_NUMBER, 1e-6, 1, FIELD(generate.top_p), .initial = "1",
      .help = "with --temperature: draw from the most likely tokens, whose probabilities add up to P"},
     {"data", 0, "FILE", PREDICT, OPTION_FILE, FIELD(data), .common = PREDICT,
-     .help = "a data set of skycc tokenize (.safetensors), or a table (.csv, .jsonl, else TSV; - is standard input)"},
+     .help = "a data set of skycc tokenize, or a table (.safetensors; .csv, .jsonl, else TSV; - is standard input)"},
     {"labels", 0, "DATA", PREDICT | EVALUATE, OPTION_FILE, FIELD(labels), .common = PREDICT,
-     .help = "a data set of skycc tokenize that holds the label names (default: the imported folder's names)"},
+     .help = "a data set of skycc tokenize with the label names (default: the imported folder's names)"},
     {"multi-label", 0, NULL, PREDICT | EVALUATE, OPTION_FLAG, FIELD(multi_label),
      .help = "a text may have several labels, as after training with --loss bce (default: what config.json says)",
      .detail = "A text may have several labels, as after training with *--loss bce*. Each label gets a probability of "
                "its own; those above 0.5 are printed, with semicolons between them. This is the default if the "
                "imported folder's _config.json_ says _multi_label_classification_."},
     {"label", 0, "COL[,COL...]", TOKENIZE, OPTION_TEXT, FIELD(dataset.label_column), .common = TOKENIZE,
-     .help = "the column with the labels: whole numbers are classes, other numbers are values, anything else names "
-             "classes, numbered in byte order; lists, or several columns of 0 and 1, are for --loss bce",
+     .help = "the column with the labels (whole numbers are classes, other numbers are values, anything else names "
+             "classes, numbered in byte order); lists, or several columns of 0 and 1, are for --loss bce",
      .detail = "The column with the labels. Whole numbers are classes. Other numbers are values, for regression. "
                "Anything else names classes, which are numbered in byte order. Several columns, each 0 or 1, are "
                "labels that a row may have or not, named after the columns: train with *--loss bce*. So are lists of "
@@ -255,9 +256,9 @@ static const Option rows[] = {
     {"regression", 0, NULL, TOKENIZE, OPTION_FLAG, FIELD(dataset.regression),
      .help = "labels are values (float32), also whole numbers"},
     {"labels-of", 0, "DATA", TOKENIZE, OPTION_FILE, FIELD(dataset.labels_of), .common = TOKENIZE,
-     .help = "number the labels as in this data set (usually the training set); other labels are errors"},
+     .help = "number the labels as in this data set; other labels are errors (usually the training set)"},
     {"holdout", 0, "P%|N", TOKENIZE, OPTION_TEXT, FIELD(dataset.holdout), .read = read_holdout, .common = TOKENIZE,
-     .help = "write this share or number of the rows, drawn from --seed, to a second file, DATA.holdout.safetensors",
+     .help = "hold out this share or number of rows (drawn from --seed; written to DATA.holdout.safetensors)",
      .detail = "Write this share or number of the rows to a second file, _DATA_*.holdout.safetensors*, and only the "
                "others to _DATA_*.safetensors*. The rows are drawn from *--seed*. Both files keep the order of the "
                "rows."},
@@ -271,7 +272,7 @@ static const Option rows[] = {
                "decides which rows are repeated once more than others. Held-out rows are not repeated. Use it for rare "
                "labels, and for sites of a federation whose labels are distributed differently."},
     {"format", 0, "FORMAT", TOKENIZE, OPTION_CHOICE, FIELD(dataset.format), .initial = "suffix",
-     .choices = OPTION_WORDS("suffix", "tsv", "csv", "jsonl", "conll"), .common = TOKENIZE,
+     .choices = OPTION_WORDS("suffix", "tsv", "csv", "jsonl", "conll"),
      .help = "tsv (no quoting), csv (RFC 4180), jsonl, conll, or what the suffix says (else tsv)",
      .detail = "*tsv*: fields between tabs, quotes are text. *csv*: RFC 4180. *jsonl*: one object per line. *conll*: a "
                "word per line with its tag in the last column, and empty lines between sentences. *suffix*: what the "
@@ -280,7 +281,7 @@ static const Option rows[] = {
      .choices = OPTION_WORDS("mnli", "mrpc", "sst2", "pair", "single", "mlm", "ner", "qa", "pairs", "multi-label",
                              "chat", "lm"),
      .common = TOKENIZE,
-     .help = "chat, lm, mlm, ner, qa, pairs or multi-label; or, instead of --text, mnli, mrpc, sst2, pair or single",
+     .help = "mlm, ner, qa, pairs, multi-label, chat or lm; or, instead of --text, mnli, mrpc, sst2, pair or single",
      .detail =
          "Instead of *--text*: *mnli*, *mrpc*, *sst2*, *pair* or *single*, with one label a row (*pair* and "
          "*single* take any labels). The others may be given with *--text* and *--label*. *mlm* masks tokens for "
@@ -293,7 +294,7 @@ static const Option rows[] = {
          "PROMPT,INPUT,RESPONSE, for a model to learn the responses. *lm* reads documents, the column *--text* COL "
          "or whole files of plain text, and cuts them into windows of *--max-length* tokens."},
     {"chat-template", 0, "NAME", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(chat_template),
-     .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS), .common = TOKENIZE,
+     .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS),
      .help = "how conversations are written: chatml, llama3, gemma, mistral, alpaca or plain (default: the one whose "
              "tokens the tokenizer has, else alpaca)"},
     {"train-on", 0, "WHAT", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(train_on), .initial = "responses",
@@ -304,30 +305,30 @@ static const Option rows[] = {
     {"encoding", 0, "NAME", TOKENIZE, OPTION_TEXT, FIELD(dataset.encoding),
      .help = "how the table is encoded, if it is not UTF-8: cp1252, utf-16, latin1 or any name that iconv knows"},
     {"model", 0, "MODEL", TOKENIZE, OPTION_FILE, FIELD(model), .common = TOKENIZE,
-     .help = "the imported model or its folder: gives the tokenizer and limits --max-length to its positions"},
+     .help = "the imported model or its folder (gives the tokenizer and limits --max-length to its positions)"},
     {"stride", 0, "N", TOKENIZE, OPTION_INTEGER, 0, DATASET_MOST_LENGTH, FIELD(dataset.stride),
      .help = "with --task qa: tokens that two windows of a long context share (default: 128, at most a third of "
              "--max-length)"},
     {"max-length", 0, "N", TOKENIZE | PREDICT, OPTION_INTEGER, DATASET_LEAST_LENGTH, DATASET_MOST_LENGTH,
      FIELD(dataset.max_length), .initial = "128", .common = TOKENIZE | PREDICT,
-     .help = "tokens per row: shorter texts are padded, longer ones cut"},
+     .help = "tokens per row (shorter texts are padded, longer ones cut)"},
     {"cased", 0, NULL, TOKENIZE | PREDICT, OPTION_FLAG, FIELD(cased),
      .help = "the vocabulary is cased: keep capitals and accents"},
 
     {.help = "Federations and hosts"},
     {"federation", 'c', "FILE", FEDERATE | PLAN | PROBE, OPTION_FILE, FIELD(federation), .required = FEDERATE,
-     .common = FEDERATE | PLAN | PROBE, .help = "the sites, their cluster files and the rounds (federation.yaml)",
+     .common = FEDERATE | PLAN | PROBE, .help = "sites, their cluster files, and rounds (federation.yaml)",
      .detail = "The sites, their cluster files and the rounds; see *FILES*. *skycc plan* compares what these sites can "
                "do: one pipeline over all of them, one replica per site, or groups of sites as replicas. *skycc probe "
                "--site* measures the link between each site and the coordinator, one site after another; the "
                "coordinator takes part as the site _coordinator_."},
     {"from", 0, "DIR", FEDERATE, OPTION_DIRECTORY, FIELD(follows), .common = FEDERATE,
-     .help = "continue with the model in this coordinator's directory, with sites that have joined or left",
+     .help = "continue with the model of this coordinator (its directory), with sites that have joined or left",
      .detail = "Continue with the model, momentum and round in the directory of a coordinator that has ended, with the "
                "sites that _federation.yaml_ has now. Sites use their new directories and keep their checkpoints; new "
                "sites start from the model."},
     {"amend", 0, "CHANGE.yaml", FEDERATE, OPTION_FILE, FIELD(amend), .common = FEDERATE, .suffices = FEDERATE,
-     .help = "sign a change to a federation that runs: sites that leave, join or get another key",
+     .help = "sign a change to a federation that runs (sites that leave, join or get another key)",
      .detail = "Sign a change to the federation in *-o* _DIR_, which runs on: _remove: [NAME]_, _keys: [{name, key}]_, "
                "_add: [{name, cluster, key, rows_per_step}]_ and, if it matters, _from_round_. The amendment is put "
                "into _DIR/amendments_ and where the coordinator takes it from. For a site that joins, name the model "
@@ -336,7 +337,7 @@ static const Option rows[] = {
      .help = "number of rounds, instead of federation.yaml's"},
     {"local-steps", 0, "N|auto", FEDERATE | PLAN, OPTION_INTEGER, 1, 1e12, FIELD(federation_wishes.local_steps),
      .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = FEDERATE,
-     .help = "steps of each site per round, instead of federation.yaml's; auto: as few as leave 95% of the time for "
+     .help = "steps of each site per round (instead of federation.yaml's); auto: as few as leave 95% of the time for "
              "training",
      .detail = "Steps of each site per round, instead of _federation.yaml_'s. *auto* takes the fewest that leave at "
                "least 95% of the time for training. It uses the planned step times of the sites and the links in "
@@ -351,7 +352,7 @@ static const Option rows[] = {
     {"clip-update", 0, "C", FEDERATE, OPTION_NUMBER, 1e-30, 1e30, FIELD(federation_wishes.clip_update),
      .help = "the largest norm of a site's update, instead of federation.yaml's"},
     {"dp", 0, "clip=C,noise=SIGMA", FEDERATE, OPTION_TEXT, .read = read_privacy, .common = FEDERATE,
-     .help = "differential privacy of sites, instead of federation.yaml's (also delta=D, default 1e-5)"},
+     .help = "differential privacy of sites (instead of federation.yaml's; also delta=D, default 1e-5)"},
     {"hide-metrics", 0, NULL, FEDERATE, OPTION_FLAG, FIELD(federation_wishes.hide_metrics),
      .help = "the coordinator sees neither row counts nor losses of a site"},
     {"directory", 0, "DIR", COORDINATE | DEPLOY, OPTION_DIRECTORY, FIELD(folder), .positional = true,
@@ -369,7 +370,7 @@ static const Option rows[] = {
     {"timeout", 0, "SECONDS", PROBE, OPTION_NUMBER, 1, 1e9, FIELD(patience_s), .initial = "60", .common = PROBE,
      .help = "with --site: how long to wait for other sites"},
     {"listen", 0, "HOST:PORT", COORDINATE, OPTION_TEXT, FIELD(listen),
-     .help = "where to listen, if it differs from the address that sites connect to",
+     .help = "where to listen (if it differs from the address that sites connect to)",
      .detail = "Where to listen, if it differs from the address that sites connect to, for example if a router "
                "forwards the port. 0.0.0.0:_PORT_ means every address of this host."},
     {"check", 0, NULL, DEPLOY, OPTION_FLAG, FIELD(check), .help = "copy nothing; list what each host lacks for a run",
@@ -385,18 +386,18 @@ static const Option rows[] = {
      .detail = "The folder on all hosts, an absolute path; by default the path of _DIR_ here. Start the run on one of "
                "the hosts with _PATH/train_."},
     {"collect", 0, "FOLDER", DEPLOY, OPTION_DIRECTORY, FIELD(collected),
-     .help = "instead, copy from the hosts what FOLDER, such as checkpoints, has there and not here",
+     .help = "copy back what FOLDER has on the hosts and not here (such as checkpoints)",
      .detail = "Instead of copying to the hosts, copy from them what _FOLDER_ has there, under the same path, and not "
                "here. Without a shared file system every rank writes its part of a checkpoint where it runs; "
                "*skycc export* and *skycc evaluate* need all parts."},
     {"ssh", 0, "COMMAND", DEPLOY, OPTION_TEXT, FIELD(ssh), .initial = "ssh",
-     .help = "the ssh command with its options, such as 'ssh -p 2222'",
+     .help = "the ssh command with its options (such as 'ssh -p 2222')",
      .detail = "The ssh command with its options, such as *\"ssh -p 2222\"*; the shell runs it. *mpiexec* does not use "
                "it: put what mpiexec needs as well into _~/.ssh/config_."},
     {"log", 0, "FILE", COORDINATE, OPTION_FILE, FIELD(csv),
      .help = "append a line of CSV for every round (default: rounds.csv in DIR)"},
     {"from-round", 0, "R", COORDINATE, OPTION_INTEGER, 0, 1e15, FIELD(from_round), .read = read_from_round,
-     .help = "go back to the model after round R, which federation.yaml's keep: N has kept",
+     .help = "go back to the model after round R (which federation.yaml's keep: N has kept)",
      .detail = "Go back to the model after round _R_ and continue from it. *keep: N* in _federation.yaml_ keeps the "
                "models of the last _N_ rounds (default 3) in DIR/rounds. Sites take that model and drop their "
                "optimisers' states. Epsilon goes on counting the rounds that are gone back over."},
@@ -410,7 +411,7 @@ static const Option rows[] = {
      .detail = "Times measured by *skycc probe*. Without it, times are estimated from the device specifications. For a "
                "federation only link times are used, those that *skycc probe --federation* measured."},
     {"costs", 0, "FILE", PLAN, OPTION_FILE, FIELD(costs), .common = PLAN,
-     .help = "times and sizes of the layers and devices, instead of a model and a cluster"},
+     .help = "times and sizes, instead of a model and a cluster"},
     {"costs", 0, "FILE", VERIFY, OPTION_FILE, FIELD(costs), .required = VERIFY,
      .help = "the costs that the plan was made from (compile leaves costs.json next to the plan)"},
     {"trace", 0, "FILE", EXPLAIN, OPTION_FILE, FIELD(trace),
@@ -423,7 +424,7 @@ static const Option rows[] = {
                "order of the inputs. Integer widths are converted. Shapes bind symbolic dimensions."},
 
     {.help = "The model and its training"},
-    {"dim", 0, "NAME=VALUE", CHECK | TRAINING, OPTION_TEXT, .read = read_dimension, .common = TRAINING,
+    {"dim", 0, "NAME=VALUE", CHECK | TRAINING, OPTION_TEXT, .read = read_dimension, .common = CHECK | TRAINING,
      .help = "bind a symbolic dimension; the batch dimension is the micro-batch size (may be repeated)",
      .detail = "Bind a symbolic dimension; the batch dimension is the micro-batch size. May be repeated. *compile*, "
                "*plan* and *probe* take several lengths for the token dimension, as in *seq=16,32,64,128*, or "
@@ -438,24 +439,25 @@ static const Option rows[] = {
                "_NAME_*=auto:*_LONGEST_ or a list of lengths."},
     {"loss", 0, "SPEC", TRAINING, OPTION_TEXT, FIELD(load.loss),
      .choices = OPTION_WORDS("cross-entropy", "mse", "bce", "cosine:", "contrastive:", "output:"),
-     .common = COMPILE | RUN | FEDERATE,
-     .help = "cross-entropy, mse or bce, each with [:OUTPUT[:LABELS]], cosine:A:B[:LABELS], "
-             "contrastive:A:B[:TEMPERATURE] or output:NAME, joined by +",
+     .common = COMPILE | RUN,
+     .help = "what training minimises (cross-entropy, mse or bce, each with [:OUTPUT[:LABELS]], cosine:A:B[:LABELS], "
+             "contrastive:A:B[:TEMPERATURE] or output:NAME, joined by +)",
      .detail = "What training minimises; see *SPECIFICATIONS*."},
     {"optimizer", 0, "SPEC", TRAINING, OPTION_TEXT, FIELD(load.optimizer),
-     .choices = OPTION_WORDS("sgd", "momentum", "adam", "adamw", "lamb"), .common = COMPILE | RUN | FEDERATE,
-     .help = "sgd, momentum, adam, adamw or lamb, with :key=value,... (default: adamw)",
+     .choices = OPTION_WORDS("sgd", "momentum", "adam", "adamw", "lamb"), .common = COMPILE | RUN,
+     .help = "sgd, momentum, adam, adamw or lamb (default: adamw); with :key=value,...",
      .detail = "How weights are updated; see *SPECIFICATIONS*. Without a learning rate, *DIR/train* takes 5e-5 for "
                "*adam* and *adamw*; *skycc run* does not."},
     {"dropout", 0, "P|off", CHECK | TRAINING, OPTION_TEXT, .choices = OPTION_WORDS("off"), .read = read_dropout,
-     .help = "dropout probability in training, at BERT's places; off: no dropout",
+     .common = CHECK, .help = "dropout probability in training, at BERT's places; off: no dropout",
      .detail = "Drop elements at random in training with probability _P_, rounded to a multiple of 1/65536. The places "
                "are those of a train-mode export, else BERT's: embeddings, attention probabilities, the outputs of "
                "both parts of a block, and the classifier's input. *off* removes the dropout of a train-mode export. "
                "Evaluation drops nothing."},
     {"precision", 0, "f32|bf16|bf16x3", TRAINING, OPTION_CHOICE, FIELD(load.precision), .initial = "f32",
      .choices = OPTION_WORDS("f32", "bf16", "bf16x3"), .common = COMPILE,
-     .help = "bf16: round factors of matrix products and stored activations to bfloat16; bf16x3: products to 2^-16",
+     .help = "precision of matrix products (bf16: round factors and stored activations to bfloat16; bf16x3: products "
+             "to 2^-16)",
      .detail = "With *bf16*, the factors of every matrix product are rounded to bfloat16 (to nearest, ties to even) "
                "and their products added up in float32. Activations that wait for the backward pass are stored as "
                "bfloat16. So are activations and their gradients between layers, which stages send each other "
@@ -483,7 +485,7 @@ static const Option rows[] = {
          "loss, and no accuracy. *auto* slices logits of 64 MiB and more for a micro-batch, but not for "
          "*skycc run*, which writes all outputs."},
     {"frozen-weights", 0, "f32|bf16|int8|int4", TRAINING | CHECK, OPTION_TEXT, .read = read_frozen_weights,
-     .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"), .common = COMPILE,
+     .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"), .common = CHECK,
      .help = "how matrices that are not trained are stored (default: as the model has them)",
      .detail =
          "Weights that *--freeze* or *--lora* keep as they are need only be read. *bf16* rounds them to bfloat16. "
@@ -494,8 +496,8 @@ static const Option rows[] = {
          "low-rank branches into the original weights, and prints by how much that changes logits."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
      .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
-    {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze,
-     .help = "do not train parameters whose name matches the pattern (may be repeated)",
+    {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze, .common = CHECK,
+     .help = "do not train parameters that match (a pattern of names; may be repeated)",
      .detail = "Do not train parameters whose name, or place in the model, matches the pattern: they keep their "
                "values. Without wildcards it matches names that have it as a component between dots. May be repeated "
                "and mixed with *--train*; the last pattern that matches a name decides. *skycc "
@@ -511,10 +513,10 @@ static const Option rows[] = {
                "the same. Other "
                "uses of the table, such as a tied decoder, still give the row gradients, and weight decay still "
                "shrinks it, as in PyTorch. May be repeated."},
-    {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train,
-     .help = "train initializers whose name matches the pattern, whatever --freeze says (may be repeated)"},
-    {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = COMPILE | FEDERATE,
-     .help = "train low-rank branches next to weights and freeze the rest: r=8,alpha=16,targets=query,value",
+    {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train, .common = CHECK,
+     .help = "train what matches the pattern (whatever --freeze says; may be repeated)"},
+    {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = CHECK | COMPILE | FEDERATE,
+     .help = "train low-rank branches and freeze the rest (such as r=8,alpha=16,targets=query,value)",
      .detail =
          "Train low-rank branches next to the weights of matrix products and freeze the model, for example "
          "*r=8,alpha=16,targets=query,value,dropout=0.05*. A branch adds _alpha_/_r_ times x A B to the result "
@@ -536,7 +538,7 @@ static const Option rows[] = {
                "the default, takes the model's weights."},
     {"seed", 0, "N", BERT | COMPILE | PLAN | FEDERATE | RUN | TOKENIZE | IMPORT | HEAD | FINETUNE | PREDICT,
      OPTION_INTEGER, 0, INFINITY, FIELD(seed), .initial = "0", .common = RUN,
-     .help = "seed of everything random: initial weights, dropout, masks, held-out rows"},
+     .help = "seed of everything random (initial weights, dropout, masks, held-out rows)"},
     {"clip", 0, "X", COMPILE | PLAN | FEDERATE, OPTION_NUMBER, 0, 1e30, FIELD(plan.clip), .initial = "1",
      .help = "gradient norm at which DIR/train clips; 0: no clipping",
      .detail = "Gradient norm at which *DIR/train* clips, unless its own *--clip* says otherwise; 0: no clipping. "
@@ -556,8 +558,8 @@ static const Option rows[] = {
                "micro-batch. If *--microbatches* or *--dim* for the batch dimension is given without *--batch*, the "
                "global batch is their product. Another micro-batch size changes the rounding of sums, nothing else."},
     {"microbatches", 0, "N|auto", PLANNING, OPTION_INTEGER, 1, COSTS_MAX_MICROBATCHES, FIELD(plan.request.microbatches),
-     .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = PLANNING,
-     .help = "micro-batches per step (default: chosen, see --batch; 8 with --dim batch=); auto: as many as pay",
+     .choices = OPTION_WORDS("auto"), .read = read_number_or_word, .common = FEDERATE,
+     .help = "micro-batches per step; auto: as many as pay (default: chosen, see --batch; 8 with --dim batch=)",
      .detail = "Micro-batches per step. With *--batch*, they have equally many rows; without it, the global batch is "
                "the micro-batch size times _N_. The default is chosen as *--batch* says, and 8 where *--dim* gives the "
                "batch dimension without *--batch*, or for a federation. Without *--batch*, *auto* takes "
@@ -628,7 +630,7 @@ static const Option rows[] = {
                "size are named, and the exit code is 1. May be repeated, for the audits of several sites."},
     {"allow-unproven", 0, NULL, VERIFY, OPTION_FLAG, FIELD(allow_unproven),
      .help = "accept a plan that calls itself optimal without a proof"},
-    {"add", 0, "SPEC", COMPILE | PLAN | VERIFY, OPTION_TEXT, FIELD(plan.added), .repeated = true, .common = PLAN,
+    {"add", 0, "SPEC", COMPILE | PLAN | VERIFY, OPTION_TEXT, FIELD(plan.added), .repeated = true,
      .help = "add a device, such as name=x,memory=8GiB,gflops=100 or name=x,like=DEVICE (may be repeated)",
      .detail = "Add a device, written as in a cluster file: *{name: x, memory: 8GiB, gflops: 100}*, or shorter: "
                "*name=x,memory=8GiB,gflops=100*. *like=*_DEVICE_ takes what is not given from another device. With "
@@ -638,7 +640,7 @@ static const Option rows[] = {
      .help = "keep layers on a device: a name, the beginning of names, or FIRST-LAST by name or number (may be "
              "repeated)"},
     {"fail-above", 0, "SECONDS", COMPILE | PLAN | DIFF, OPTION_NUMBER, 0, 1e9, FIELD(fail_above),
-     .help = "exit with 1 if the (new) plan's step, or period if that is the objective, is longer"},
+     .help = "exit with 1 if the (new) plan's step is longer; or its period, if that is the objective"},
     {"emit", 0, "PHASE", COMPILE, OPTION_TEXT, .read = read_emit,
      .choices = OPTION_WORDS("graph", "train", "costs", "plan", "llvm", "asm", "obj"),
      .help = "stop after a phase and write its output: graph, graph:after:PASS, train, costs or plan to a file; llvm, "
@@ -652,7 +654,7 @@ static const Option rows[] = {
     {"grad", 0, NULL, RUN, OPTION_FLAG, FIELD(gradients), .common = RUN,
      .help = "write grad/PARAMETER for every parameter"},
     {"train", 0, "N|GLOB", RUN, OPTION_TEXT, .read = read_steps_or_train, .common = RUN,
-     .help = "do N steps on this one batch and write train/loss (N + 1 values) and param/PARAMETER; or a pattern, as "
+     .help = "do N steps on this one batch (and write train/loss, N + 1 values, and param/PARAMETER); or a pattern, as "
              "for compile",
      .detail = "Do _N_ steps on this one batch, and write _train/loss_ (one value before each step and one after the "
                "last) and _param/PARAMETER_. Anything but a number is a pattern of names, as for *skycc compile*."},
@@ -667,9 +669,10 @@ static const Option rows[] = {
      .help = "threads to use (default: all processors)"},
 
     {.help = "Output"},
-    {"no-weights", 0, NULL, CHECK, OPTION_FLAG, FIELD(load.import.no_weights),
+    {"no-weights", 0, NULL, CHECK, OPTION_FLAG, FIELD(load.import.no_weights), .common = CHECK,
      .help = "do not require the files with the weights"},
-    {"json", 0, NULL, CHECK, OPTION_FLAG, FIELD(json), .help = "print JSON, including errors and warnings"},
+    {"json", 0, NULL, CHECK, OPTION_FLAG, FIELD(json), .common = CHECK,
+     .help = "print JSON, including errors and warnings"},
     {"output", 'o', "DIR", FEDERATE, OPTION_DIRECTORY, FIELD(output), .required = FEDERATE, .common = FEDERATE,
      .help = "the directory to make: a folder for every site, by its name, and coordinator",
      .detail = "The directory to make: a folder for every site, by its name, and _coordinator_. An earlier output is "
@@ -682,27 +685,27 @@ static const Option rows[] = {
     {"force", 0, NULL, COMPILE | FEDERATE, OPTION_FLAG, FIELD(force),
      .help = "write into a directory that also holds other files; they stay as they are"},
     {"output", 'o', "FILE", BERT | EXPORT | IMPORT | HEAD, OPTION_FILE, FIELD(output), .required = BERT | IMPORT | HEAD,
-     .help = "the model to write; large weights go into FILE.data"},
+     .common = BERT, .help = "the model to write; large weights go into FILE.data"},
     {"folder", 0, "DIR", EXPORT, OPTION_DIRECTORY, FIELD(folder),
-     .help = "the Hugging Face folder to make, for a model that skycc import made",
+     .help = "the Hugging Face folder to make (for a model that skycc import made)",
      .detail = "The Hugging Face folder to make, for a model that *skycc import* made: _model.safetensors_ under the "
                "library's names, _config.json_ with the class and label names of the head, and the tokenizer's files "
                "if the imported folder still has them."},
     {"as-is", 0, NULL, EXPORT, OPTION_FLAG, FIELD(as_is),
-     .help = "for --folder, and models of any exporter: write model.onnx into it instead of model.safetensors"},
+     .help = "with --folder: write model.onnx, not weights (for models of any exporter)"},
     {"gguf", 0, "FILE", EXPORT, OPTION_FILE, FIELD(gguf),
-     .help = "the file for llama.cpp to write, for a decoder that skycc import made",
+     .help = "the file for llama.cpp to write (for a decoder that skycc import made)",
      .detail = "The file for llama.cpp to write, for a decoder that *skycc import* made, with its tokenizer and chat "
                "template. Models and tokenizers that llama.cpp does not have are refused."},
     {"gguf-type", 0, "f16|q8_0", EXPORT, OPTION_CHOICE, FIELD(gguf_type), .choices = OPTION_WORDS("f16", "q8_0"),
-     .help = "with --gguf: how matrices are stored, as 16-bit numbers (the default) or in 8 bits with a scale per 32"},
+     .help = "how --gguf stores matrices (f16, the default: 16-bit numbers; q8_0: 8 bits with a scale per 32)"},
     {"source", 0, "FOLDER", EXPORT, OPTION_DIRECTORY, FIELD(source),
-     .help = "with --folder or --gguf: where the tokenizer's files are (default: in the imported folder)"},
+     .help = "the tokenizer's folder, for --folder and --gguf (default: the imported folder)"},
     {"labels", 0, "DATA", EXPORT, OPTION_FILE, FIELD(labels),
-     .help = "with --folder: a data set of skycc tokenize whose label names, and whether a text may have several "
-             "labels, go into config.json"},
+     .help = "with --folder: the data set that names the labels (of skycc tokenize; its label names, and whether a "
+             "text may have several labels, go into config.json)"},
     {"adapter", 0, "DIR", EXPORT, OPTION_DIRECTORY, FIELD(adapter),
-     .help = "the directory to make with what --lora trained, as the PEFT library loads it",
+     .help = "the adapter to make with what --lora trained (a directory, as the PEFT library loads it)",
      .detail = "The directory to make with what *--lora* trained, as the PEFT library loads it: "
                "_adapter_model.safetensors_ and _adapter_config.json_. Other trained weights, such as those of the "
                "head, are among its modules to save."},
@@ -725,13 +728,12 @@ static const Option rows[] = {
      .help = "what to print: text (the default) or svg (a picture)"},
     {"depfile", 0, "FILE", COMPILE, OPTION_FILE, FIELD(depfile),
      .help = "write the list of files that this compilation read, for make and ninja"},
-    {"verbose", 'v', NULL, CHECK, OPTION_FLAG, FIELD(verbose), .help = "list every parameter"},
-    {"verbose", 'v', NULL, COMPILE | RUN | PREDICT, OPTION_FLAG, FIELD(verbose), .common = COMPILE,
-     .help = "print progress and times"},
+    {"verbose", 'v', NULL, CHECK, OPTION_FLAG, FIELD(verbose), .common = CHECK, .help = "list every parameter"},
+    {"verbose", 'v', NULL, COMPILE | RUN | PREDICT, OPTION_FLAG, FIELD(verbose), .help = "print progress and times"},
     {"quiet", 'q', NULL, COMPILE | FEDERATE | COORDINATE | DEPLOY | VERIFY | TOKENIZE | IMPORT | HEAD, OPTION_FLAG,
      FIELD(quiet), .help = "print only errors and warnings"},
-    {"help-all", 0, NULL, EVERY, OPTION_FLAG, FIELD(help_all), .common = SHORT, .help = "print all options"},
-    {"help", 'h', NULL, EVERY, OPTION_FLAG, FIELD(help), .common = SHORT, .help = "print this text"},
+    {"help-all", 0, NULL, EVERY, OPTION_FLAG, FIELD(help_all), .help = "print all options"},
+    {"help", 'h', NULL, EVERY, OPTION_FLAG, FIELD(help), .help = "print this text"},
 };
 
 OptionSet command_options(Command command, Arena *arena)

@@ -26,17 +26,23 @@ bool command_options_read(Options *options, Command command, int argument_count,
 
 void command_print_help(Command command, bool all, FILE *stream)
 {
+    enum { FIRST = 3 };
     Arena arena = {0};
     OptionSet set = command_options(command, &arena);
     const CommandText *text = &command_texts[command];
-    for (int i = 0; text->synopsis[i]; i++) fprintf(stream, "%s %s\n", i ? "      " : "usage:", text->synopsis[i]);
+    for (int i = 0; text->synopsis[i] && (all || i < FIRST); i++) {
+        fprintf(stream, "%s ", i ? "      " : "usage:");
+        options_print_wrapped(stream, text->synopsis[i], strlen("usage: "));
+    }
     fputc('\n', stream);
     options_print_wrapped(stream, text->description, 0);
+    if (all && text->more) options_print_wrapped(stream, text->more, 0);
     fputc('\n', stream);
     for (int i = 0; text->examples[i]; i++) fprintf(stream, "  %s\n", text->examples[i]);
     fputc('\n', stream);
     int left = options_print_help(&set, all, stream);
-    if (left) fprintf(stream, "\nskycc %s --help-all lists %d more options.\n", text->name, left);
+    if (!all && left) fprintf(stream, "\nskycc %s --help-all lists %d more options.\n", text->name, left);
+    if (!all && !left) fprintf(stream, "\nskycc %s --help-all explains them in full.\n", text->name);
     arena_free(&arena);
 }
 

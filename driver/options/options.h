@@ -99,9 +99,10 @@ typedef struct Options {
 
 typedef struct CommandText {
     const char *name, *summary; /* "plan", one line for skycc --help */
-    const char *synopsis[5];    /* NULL after the last */
-    const char *description;    /* sentences for --help and the manual page */
-    const char *examples[4];    /* command lines; NULL after the last */
+    const char *synopsis[5];    /* NULL after the last; --help prints three */
+    const char *description;    /* sentences for --help, --help-all and the manual page */
+    const char *examples[4];    /* command lines of at most 78 characters; NULL after the last */
+    const char *more;           /* sentences after the description, not for --help; NULL: none */
 } CommandText;
 
 extern const CommandText command_texts[COMMAND_COUNT];
@@ -112,7 +113,7 @@ OptionSet command_options(Command command, Arena *arena);
  * error (EXIT_USAGE). */
 bool command_options_read(Options *options, Command command, int argument_count, char **arguments,
                           Diagnostics *diagnostics);
-/* One screen with description, examples and common options; `all`: all options, in groups. */
+/* One screen of 24 lines with description, examples and common options; `all`: all options, in groups. */
 void command_print_help(Command command, bool all, FILE *stream);
 /* Libraries that several commands share give hints. If one names an option that this command does not take, it is
  * prefixed with a command that does ("for skycc compile: ..."). */
