@@ -197,6 +197,38 @@ static const SettingKey needed[] = {SETTING_FORMAT,  SETTING_MODEL, SETTING_TABL
 static const SettingKey counts[] = {SETTING_LENGTH, SETTING_BATCH,      SETTING_EPOCHS,
                                     SETTING_SEEDS,  SETTING_EVAL_EVERY, SETTING_PATIENCE};
 
+/* Reasons are comments: what follows the value, which is in quotes. */
+static void read_reason(Settings *settings, const char *line, const char *end)
+{
+    for (SettingKey key = 0; key < SETTING_COUNT; key++) {
+        size_t length = strlen(keys[key].word);
+        Setting *setting = &settings->of[key];
+        if (!setting->value || (size_t)(end - line) <= length || line[length] != ':' ||
+            memcmp(line, keys[key].word, length) != 0)
+            continue;
+        bool quoted = false;
+        for (const char *c = line + length; end - c > 2; c++) {
+            if (quoted && *c == '\\')
+                c++;
+            else if (*c == '"')
+                quoted = !quoted;
+            else if (!quoted && *c == '#')
+                return (void)(setting->reason = arena_string_n(&settings->arena, c + 2, (size_t)(end - c - 2)));
+        }
+    }
+}
+
+static bool read_reasons(Settings *settings, const char *path, Diagnostics *diagnostics)
+{
+    MappedFile file;
+    if (!file_map(&file, path, diagnostics)) return false;
+    const char *line = (const char *)file.bytes, *last = line + file.size, *end;
+    for (; line < last && (end = memchr(line, '\n', (size_t)(last - line))); line = end + 1)
+        read_reason(settings, line, end);
+    file_unmap(&file);
+    return true;
+}
+
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics)
 {
     YamlFile file;
@@ -219,5 +251,5 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
         ok = !members[counts[i]].value || yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word,
                                                        counts[i] != SETTING_PATIENCE, INT32_MAX, &(int64_t){0});
     yaml_close(&file);
-    return ok;
+    return ok && read_reasons(settings, path, diagnostics);
 }

@@ -143,7 +143,11 @@ def check_resuming():
     interrupt("killed", signal.SIGKILL, *long)
     os.remove("killed/report.html")
     os.mkdir("killed/report.html")  # the page cannot be written, and all else can
-    said = run(skycc, "finetune", "--resume", "killed").stderr
+    again = run(skycc, "finetune", "--resume", "killed")
+    said = again.stderr
+    with open("killed/settings.yaml") as file:
+        reasons = [line.split('"   # ')[1].strip() for line in file if '"   # ' in line]
+    require(len(reasons) > 12 and all(reason in again.stdout for reason in reasons), "no reasons:", again.stdout)
     require(said.count("report.html") == 1 and "training goes on" in said, said)
     interrupt("stopped", signal.SIGINT, *long)
     text = finetune("--resume", "stopped", "-d", "two.yaml", "--replicas", "1")
