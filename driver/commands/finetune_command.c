@@ -337,6 +337,7 @@ static void link_best(const Finetuning *finetuning, const char *part)
 static bool compare_seeds(Finetuning *finetuning, const char *file, Diagnostics *diagnostics)
 {
     const char *metric = finetuning->settings.of[SETTING_METRIC].value, *best = NULL;
+    const char *shown = finetuning->part; /* in the report: the best in evaluation */
     double sum = 0, squares = 0, best_value = NAN, count = (double)finetuning->seeds;
     for (int64_t i = 0; i < finetuning->seeds; i++) {
         list_commands(finetuning, i);
@@ -351,7 +352,8 @@ static bool compare_seeds(Finetuning *finetuning, const char *file, Diagnostics 
     text_print(stdout, "%s of %lld seeds: %s %.4f, standard error %.4f; best %.4f (%s)\n",
                file[0] == 't' ? "test" : "evaluation", (long long)finetuning->seeds, metric, mean,
                sqrt(variance / count), best_value, best);
-    if (file[0] != 't') link_best(finetuning, best);
+    if (file[0] != 't') link_best(finetuning, shown = best);
+    finetuning->part = shown;
     return true;
 }
 

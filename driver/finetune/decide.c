@@ -99,10 +99,10 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
     set(TASK, text->word, "%s: %s", text->does, columns->reason);
     if (!decision->plain)
         set(TEXT, settings_list(settings, columns->texts, columns->text_count),
-            options->given[SETTING_TEXT] ? NULL : "decide with --text");
+            options->given[SETTING_TEXT] ? NULL : "by its name and contents; --text decides otherwise");
     if (columns->label_count)
         set(LABEL, settings_list(settings, columns->labels, columns->label_count),
-            options->given[SETTING_LABEL] ? NULL : "decide with --label");
+            options->given[SETTING_LABEL] ? NULL : "by its name and contents; --label decides otherwise");
     return true;
 }
 

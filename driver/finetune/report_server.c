@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "driver/finetune/run_report.h"
 
 enum { MOST_REQUEST = 8192, WAIT_SECONDS = 5, MOST_NAME = 64, MOST_SERVED = 32 };
 
@@ -81,7 +82,8 @@ static void answer(int connection, const char *status, const char *type, const B
     buffer_print(&text,
                  "HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
                  "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"
-                 "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:\r\n"
+                 "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; "
+                 "script-src '" RUN_REPORT_SCRIPT "'\r\n"
                  "Connection: close\r\n\r\n",
                  status, type, content->size);
     if (body) buffer_append(&text, buffer_text(content), content->size);

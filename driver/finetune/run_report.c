@@ -29,10 +29,10 @@ typedef struct RunReport {
 /* ---- What is there ---- */
 
 /* A file that may be missing, or half-written: then this is said the next time. */
-static json_t *read_json(const RunReport *report, const char *name)
+static json_t *read_json(const RunReport *report, const char *folder, const char *name)
 {
     Diagnostics ignored = {0};
-    const char *path = arena_format(&report->settings->arena, "%s/%s", report->part, name);
+    const char *path = arena_format(&report->settings->arena, "%s/%s", folder, name);
     json_t *json = access(path, R_OK) == 0 ? json_read(path, &ignored) : NULL;
     input_files_release_path(path);
     diagnostics_free(&ignored);
@@ -74,6 +74,11 @@ static int64_t count_steps(const RunReport *report)
     input_files_release_path(path);
     diagnostics_free(&ignored);
     return steps;
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
 }
 
 static double last_value(const RunReport *report, int series)
@@ -118,40 +123,85 @@ static void print_cell(const RunReport *report, const char *tag, const char *tex
     buffer_print(report->page, "</%.2s>", tag);
 }
 
+/* A live page loads itself again: what had the focus, and how far tables were scrolled, stays. The server allows this
+ * script and no other (RUN_REPORT_SCRIPT). */
+static const char keeps_place[] =
+    "<script>\nconst all = [...document.querySelectorAll('a,[tabindex]')], key = 'skycc' + location.pathname;\n"
+    "addEventListener('pagehide', () => sessionStorage.setItem(key,\n"
+    "  JSON.stringify([all.indexOf(document.activeElement), ...all.map(e => e.scrollLeft)])));\n"
+    "const [focused, ...left] = JSON.parse(sessionStorage.getItem(key) || '[-1]');\n"
+    "all.forEach((e, i) => e.scrollLeft = left[i] || 0);\n"
+    "if (all[focused]) all[focused].focus({preventScroll: true});\n</script>\n";
+
+static bool is_live(const RunReport *report) { return report->state == RUN_PREPARES || report->state == RUN_TRAINS; }
+
 static void print_head(const RunReport *report)
 {
     static const char *const states[] = {[RUN_PREPARES] = "Preparing",
                                          [RUN_TRAINS] = "Training",
                                          [RUN_ENDED] = "Finished",
-                                         [RUN_BROKE_OFF] = "Interrupted: go on with skycc finetune --resume"};
+                                         [RUN_BROKE_OFF] = "Interrupted: go on with skycc finetune --resume "};
     const Setting *task = &report->settings->of[SETTING_TASK];
     const char *model = setting_base_name(report->settings->of[SETTING_MODEL].value);
     buffer_print(report->page, "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<meta name=viewport "
                                "content=\"width=device-width,initial-scale=1\">\n<link rel=icon href=\"data:,\">\n");
-    if (report->state == RUN_PREPARES || report->state == RUN_TRAINS)
-        buffer_print(report->page, "<meta http-equiv=refresh content=4>\n");
+    if (is_live(report)) buffer_print(report->page, "<meta http-equiv=refresh content=4>\n");
     buffer_print(report->page, "<title>");
     print_text(report, model);
     buffer_print(report->page, ": ");
     print_text(report, task->value);
     buffer_print(report->page, "</title>\n<style>\n%s%s", drawing_colours, html_style);
-    buffer_print(
-        report->page,
-        "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
-        "abbr{text-decoration:underline dotted;cursor:help}.wide+.wide{margin-top:1.2rem}.long{white-space:normal;"
-        "min-width:16rem}</style>\n</head>\n<body>\n<main>\n<h1>");
+    buffer_print(report->page,
+                 "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
+                 "abbr{text-decoration:underline dotted;cursor:help}abbr:focus::after{content:\" (\" attr(title) \")\";"
+                 "font-size:.87rem;color:var(--soft)}.wide+.wide{margin-top:1.2rem}.long{white-space:normal;"
+                 "overflow-wrap:anywhere;min-width:16rem}@media screen and (max-width:40rem){.long{min-width:7rem}"
+                 "th,td{padding-right:.5rem}}</style>\n</head>\n<body>\n<main>\n<h1>");
     print_text(report, model);
     const char *reason = task->reason ? task->reason : task->value, *why = strstr(reason, ": ");
     buffer_print(report->page, ": ");
     drawing_bytes(report->page, reason, why ? (size_t)(why - reason) : strlen(reason));
-    buffer_print(report->page, "</h1>\n<p class=proof role=status><strong>%s</strong>", states[report->state]);
+    buffer_print(report->page, "</h1>\n<p class=proof role=status><strong>%s", states[report->state]);
+    if (report->state == RUN_BROKE_OFF) print_text(report, report->run);
+    buffer_print(report->page, "</strong>");
     double step = report->logged ? report->log.steps[report->log.count - 1] : 0;
     if (report->logged)
         buffer_print(report->page, report->steps ? ", step %.15g of %lld" : ", step %.15g", step,
                      (long long)report->steps);
     if (report->state == RUN_ENDED && step < (double)report->steps)
         buffer_print(report->page, ": evaluations did not get better any more");
-    buffer_print(report->page, ".</p>\n");
+    buffer_print(report->page, ".");
+    int64_t rows = (int64_t)number_of(report->metrics, "rows");
+    if (rows) buffer_print(report->page, " Measured on the %lld rows for evaluation.", (long long)rows);
+    buffer_print(report->page, "</p>\n");
+}
+
+/* The word of a fact, with what it means for those who point at it, tap it or reach it by keyboard. */
+static const char *explained(const RunReport *report, const char *word)
+{
+    static const struct {
+        const char *word, *meaning;
+    } words[] = {{"accuracy", "the share of predictions that are right"},
+                 {"exact", "the share of answers that are right to the word"},
+                 {"f1", "from 0 to 1: how many labels are found, and how few of those found are wrong"},
+                 {"matthews", "from -1 to 1: how far labels are predicted better than by chance, which gives 0"},
+                 {"pearson", "from -1 to 1: how well predictions and labels rise together along a line"},
+                 {"spearman", "from -1 to 1: how well predictions are in the order of the labels"},
+                 {"perplexity", "among how many tokens the model hesitates; smaller is better"},
+                 {"training loss", "what training makes smaller, in the last step"},
+                 {"evaluation loss",
+                  "the same on rows that are not trained on: if it rises while the training loss falls, the "
+                  "model learns its rows by heart"},
+                 {"learning rate", "how far a step moves the weights"},
+                 {"step time", "one step trains the model on one batch of rows"},
+                 {"best checkpoint", "the saved weights that did best in evaluation, which became the model"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i].word);
+        if (strncmp(word, words[i].word, length) == 0 && strchr("-", word[length]))
+            return arena_format(&report->settings->arena, "<abbr tabindex=0 title=\"%s\">%s</abbr>", words[i].meaning,
+                                word);
+    }
+    return word;
 }
 
 static void print_measured(const RunReport *report, const char *metric, const json_t *measured)
@@ -159,7 +209,7 @@ static void print_measured(const RunReport *report, const char *metric, const js
     bool share = strcmp(metric, "accuracy") == 0 || strcmp(metric, "exact") == 0;
     double value = json_number_value(measured);
     if (json_is_number(measured))
-        drawing_fact(report->page, metric, share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
+        drawing_fact(report->page, explained(report, metric), share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
 }
 
 static void print_summary(const RunReport *report)
@@ -177,20 +227,54 @@ static void print_summary(const RunReport *report)
         if (!counts && strcmp(name, metric) != 0 && strcmp(name, "loss") != 0) print_measured(report, name, value);
     }
     if (report->logged) {
-        drawing_fact(report->page, "training loss", "%.4g", last_value(report, LOSS));
+        drawing_fact(report->page, explained(report, "training loss"), "%.4g", last_value(report, LOSS));
         if (!isnan(last_value(report, EVAL_LOSS)))
-            drawing_fact(report->page, "evaluation loss", "%.4g", last_value(report, EVAL_LOSS));
-        drawing_fact(report->page, "learning rate", "%.3g", last_value(report, LEARNING_RATE));
+            drawing_fact(report->page, explained(report, "evaluation loss"), "%.4g", last_value(report, EVAL_LOSS));
+        drawing_fact(report->page, explained(report, "learning rate"), "%.3g", last_value(report, LEARNING_RATE));
         drawing_fact(report->page, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
         drawing_fact(report->page, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
     }
-    if (!isnan(step)) drawing_fact(report->page, "step time", "%#.3g s", step);
+    if (!isnan(step)) drawing_fact(report->page, explained(report, "step time"), "%#.3g s", step);
     if (planned > 0) drawing_fact(report->page, "planned step time", "%#.3g s", planned);
     double left = report->logged ? ((double)report->steps - report->log.steps[report->log.count - 1]) * step : NAN;
     if (report->state == RUN_TRAINS && left > 0)
         drawing_fact(report->page, "time left, at most", "%.0f:%02.0f", floor(left / 60), floor(fmod(left, 60)));
-    if (!isnan(report->best_step)) drawing_fact(report->page, "best checkpoint", "step %.0f", report->best_step);
+    if (!isnan(report->best_step))
+        drawing_fact(report->page, explained(report, "best checkpoint"), "step %.0f", report->best_step);
     buffer_print(report->page, "</dl>\n");
+}
+
+/* How much the result depends on chance. */
+static void print_seeds(const RunReport *report)
+{
+    const char *metric = report->settings->of[SETTING_METRIC].value, *seeds = report->settings->of[SETTING_SEEDS].value;
+    const char *heads[] = {"seed", arena_format(&report->settings->arena, "#%s", metric), "#loss"};
+    double sums[2] = {0}, squares[2] = {0}, count = 0;
+    if (!seeds) return;
+    buffer_print(report->page,
+                 "<h2>Seeds</h2>\n<p>Each seed draws another new head and another order of the rows. This "
+                 "page shows <strong>%s</strong>; below are all that have ended.</p>\n",
+                 setting_base_name(report->part));
+    drawing_open_table(report->page, "Evaluation of the best checkpoint of every seed", 0, heads, 3);
+    long long first = atoll(report->settings->of[SETTING_SEED].value);
+    for (long long seed = first; seed < first + atoll(seeds); seed++) {
+        const char *part = arena_format(&report->settings->arena, "%s/seed-%lld", report->run, seed);
+        json_t *metrics = read_json(report, part, "metrics.json");
+        double values[2] = {number_of(metrics, metric), number_of(metrics, "loss")};
+        if (metrics) {
+            buffer_print(report->page, "<tr><th>%lld</th><td class=n>%.4f</td><td class=n>%.4f</td></tr>\n", seed,
+                         values[0], values[1]);
+            for (int k = 0; k < 2; k++) sums[k] += values[k], squares[k] += values[k] * values[k];
+            count++;
+        }
+        json_decref(metrics);
+    }
+    buffer_print(report->page, count > 1 ? "<tr class=best><th>mean (standard error)</th>" : "");
+    for (int k = 0; k < 2 && count > 1; k++)
+        buffer_print(report->page, "<td class=n>%.4f (%.4f)</td>", sums[k] / count,
+                     sqrt(fmax(squares[k] - sums[k] * sums[k] / count, 0) / (count - 1) / count));
+    buffer_print(report->page, count > 1 ? "</tr>\n" : "");
+    drawing_close_table(report->page);
 }
 
 static void print_curves(const RunReport *report)
@@ -286,11 +370,6 @@ static void print_worst(const RunReport *report)
 
 /* ---- Devices ---- */
 
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 static void print_device(const RunReport *report, const json_t *rank)
 {
     double step = number_of(report->plan, "simulated_step_s"), microbatches = number_of(report->plan, "microbatches");
@@ -346,10 +425,11 @@ static void print_advice(const RunReport *report)
     if (!report->plan) return;
     buffer_print(report->page, "<h2>What would make it faster</h2>\n<ul>\n");
     if (step > 1.1 * planned)
-        buffer_print(report->page,
-                     "<li>Steps take %.0f%% longer than planned. Other programs on these devices, or a plan without a "
-                     "profile: measure them with <code>skycc probe</code>.</li>\n",
-                     100 * (step / planned - 1));
+        buffer_print(
+            report->page,
+            "<li>Steps take %.1f times as long as planned. Other programs on these devices, or a plan without a "
+            "profile: measure them with <code>skycc probe</code>.</li>\n",
+            step / planned);
     if (devices == 1)
         buffer_print(report->page,
                      "<li>More devices: name them in a cluster file, <code>-d cluster.yaml</code>.</li>\n");
@@ -384,12 +464,13 @@ bool run_report_write(Settings *settings, const char *run, const char *part, Run
     Buffer page = {0};
     RunReport report = {.settings = settings, .run = run, .part = part, .state = state, .page = &page};
     read_log(&report);
-    report.plan = read_json(&report, "programs/plan.json");
-    report.metrics = state == RUN_ENDED ? read_json(&report, "metrics.json") : NULL;
+    report.plan = read_json(&report, part, "programs/plan.json");
+    report.metrics = state == RUN_ENDED ? read_json(&report, part, "metrics.json") : NULL;
     report.best_step = find_best(&report);
     report.steps = count_steps(&report);
     print_head(&report);
     print_summary(&report);
+    print_seeds(&report);
     print_curves(&report);
     print_classes(&report);
     print_confusion(&report);
@@ -397,7 +478,7 @@ bool run_report_write(Settings *settings, const char *run, const char *part, Run
     print_devices(&report);
     print_advice(&report);
     print_settings(&report);
-    buffer_print(&page, "</main>\n</body>\n</html>\n");
+    buffer_print(&page, "</main>\n%s</body>\n</html>\n", is_live(&report) ? keeps_place : "");
     bool ok =
         live_file_write(arena_format(&settings->arena, "%s/report.html", run), page.bytes, page.size, diagnostics);
     json_decref(report.plan);

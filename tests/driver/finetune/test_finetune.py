@@ -183,6 +183,10 @@ def check_seeds():
     require(f"accuracy {mean:.4f}, standard error {error:.4f}; best {max(found):.4f}" in text, found, text)
     require("test of 2 seeds" in text and predictions("seeds", "--text", "great"), "no model of the best seed")
     require(os.path.realpath("seeds/model").endswith(f"seed-{found.index(max(found))}/model"), "links to another seed")
+    with open("seeds/report.html", encoding="utf-8") as file:
+        page = file.read()
+    require(f"shows <strong>seed-{found.index(max(found))}</strong>" in page, "the report shows another seed")
+    require(f"<td class=n>{mean:.4f} ({error:.4f})</td>" in page, "the report has no mean and standard error")
 
 
 def check_existing():

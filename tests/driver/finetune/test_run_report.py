@@ -5,7 +5,9 @@
 
 FOLDERS is tests/data/huggingface. Without Chromium the page is only read, and this is said.
 """
+import base64
 import csv
+import hashlib
 import json
 import os
 import random
@@ -59,6 +61,12 @@ def check_server(port):
     for target in ("/settings.yaml", "/../secret.svg", "/%2e%2e/secret.svg", "//etc/passwd", "/link.svg",
                    "/data/../log.csv", "/model/config.json", "/" + "a" * 3000 + ".svg", "report.html"):
         require(ask(port, target)[0] in (400, 404), target[:40], "is served")
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    script = re.search(b"<script>(.*?)</script>", answer, re.DOTALL)
+    allowed = b"script-src 'sha256-" + base64.b64encode(hashlib.sha256(script[1]).digest()) + b"'"
+    require(allowed in answer.partition(b"\r\n\r\n")[0], "the server does not allow the page's script", allowed)
     for host in ("example.org", f"example.org:{port}", "127.0.0.1.example.org"):
         require(ask(port, "/", host)[0] == 403, "answers for", host)
     require(ask(port, "/", f"127.0.0.1:{port}")[0] == 200 and ask(port, "/", method="POST")[0] == 405, "POST")
@@ -80,7 +88,8 @@ def check_while_training():
     training.terminate()
     training.communicate()
     require("http-equiv=refresh" in text and "Training</strong>, step" in text, "not live:", text[:3000])
-    require("Interrupted" in page("live") and "http-equiv" not in page("live"), page("live")[:3000])
+    text = page("live")
+    require("Interrupted: go on with skycc finetune --resume live<" in text and "http-equiv" not in text, text[:3000])
     try:
         ask(port, "/")
         require(False, "is served after the end")
@@ -115,10 +124,12 @@ def check_afterwards():
     text = page()
     for part in ("<title>model: classes</title>", "<strong>Finished</strong>", "Losses and metrics", ">best</text>",
                  "Confusion", "Worst errors", "&lt;b&gt;good&lt;/b&gt;", "busy, of a step", "planned step time",
-                 "programs/report.html", "What would make it faster", "warmup"):
+                 "programs/report.html", "What would make it faster", "warmup", "rows for evaluation",
+                 "<abbr tabindex=0 title=\"the share of predictions that are right\">accuracy</abbr>"):
         require(part in text, "no", part, text[-5000:])
     require("[PAD]" not in text, "padding is shown as text")
     require("http-equiv" not in text and HOSTILE not in text, "refreshes for ever, or is not escaped")
+    require("<script" not in text and "abbr:focus::after" in text, "a script, or explanations for pointers alone")
     require(not re.search(r"(src|href)=.?https?:", text), "needs something from elsewhere")
     with open("run/metrics.json") as file:
         worst = json.load(file)["worst"]
