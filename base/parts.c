@@ -11,6 +11,13 @@ bool text_has_part(const char *text, const char *part, const char *separators)
     return false;
 }
 
+int word_index(const char *word, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], word) == 0) return (int)i;
+    return -1;
+}
+
 bool pattern_matches(const char *pattern, const char *name)
 {
     if (!name) return false;

@@ -3,10 +3,13 @@
 #define BASE_PARTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Whether `text` contains `part` between separators or ends of the text. `part` may span several parts; an empty one is
  * never found. */
 bool text_has_part(const char *text, const char *part, const char *separators);
+/* Where the word is among so many, compared byte by byte; -1: nowhere. */
+int word_index(const char *word, const char *const *words, size_t count);
 /* Whether a pattern of --lr, --lora, --freeze or --train means this name (NULL: none): as a file name's where it has
  * * ? or [, otherwise one or more of its components between dots. */
 bool pattern_matches(const char *pattern, const char *name);

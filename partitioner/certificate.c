@@ -46,9 +46,7 @@ void certificate_print(const Certificate *c, JsonWriter *json)
     }
     json_close(json, ']');
     open_list(json, "nodes");
-    for (int i = 0; i < c->node_count; i++) {
-        add_node(json_break(json, "\n   "), &c->nodes[i], c->price_count);
-    }
+    for (int i = 0; i < c->node_count; i++) add_node(json_break(json, "\n   "), &c->nodes[i], c->price_count);
     json_close(json, ']');
     json_close(json, '}');
 }

@@ -23,19 +23,10 @@ static void add(Plan *plan, int *capacity, PlanCrossing crossing)
     plan->crossings[plan->crossing_count++] = crossing;
 }
 
-static bool reads(const LayerCost *layer, const char *input)
-{
-    for (int i = 0; i < layer->input_count; i++)
-        if (strcmp(layer->inputs[i].name, input) == 0) return true;
-    return false;
-}
-
 /* Labels are what the last layer alone reads; the raw inputs are the others. */
 static const char *home_of(const Costs *costs, const char *input)
 {
-    for (int l = 0; l + 1 < costs->layer_count; l++)
-        if (reads(&costs->layers[l], input)) return costs->keep_inputs;
-    return costs->keep_labels;
+    return costs_read_input(costs, 0, costs->layer_count - 2, input) ? costs->keep_inputs : costs->keep_labels;
 }
 
 static void add_inputs(Plan *plan, const Costs *costs, int stage, int *capacity)
@@ -44,10 +35,7 @@ static void add_inputs(Plan *plan, const Costs *costs, int stage, int *capacity)
     for (int l = s->first_layer; l <= s->last_layer; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
-            bool known = false;
-            for (int before = s->first_layer; before < l && !known; before++)
-                known = reads(&costs->layers[before], input->name);
-            if (!known)
+            if (!costs_read_input(costs, s->first_layer, l - 1, input->name))
                 add(plan, capacity,
                     (PlanCrossing){input->name, input->bytes, true, -1, stage,
                                    region_of(costs, home_of(costs, input->name)), region_of(costs, s->device)});
@@ -76,8 +64,7 @@ static bool rank_reads(const Plan *plan, const Costs *costs, int rank, const cha
 {
     for (int i = 0; i < plan->ranks[rank].stage_count; i++) {
         const PlanStage *stage = &plan->stages[plan->ranks[rank].stages[i]];
-        for (int l = stage->first_layer; l <= stage->last_layer; l++)
-            if (reads(&costs->layers[l], input)) return true;
+        if (costs_read_input(costs, stage->first_layer, stage->last_layer, input)) return true;
     }
     return false;
 }
@@ -96,9 +83,8 @@ static int count_readers(const Plan *plan, const Costs *costs, const char *input
 /* The site that `keep` names for an input; NULL: none. */
 static const char *home_site_of(const Costs *costs, const char *input)
 {
-    int site = costs->sites.keep_labels;
-    for (int l = 0; l + 1 < costs->layer_count; l++)
-        if (reads(&costs->layers[l], input)) site = costs->sites.keep_inputs;
+    bool label = !costs_read_input(costs, 0, costs->layer_count - 2, input);
+    int site = label ? costs->sites.keep_labels : costs->sites.keep_inputs;
     return costs->sites.count && site >= 0 ? costs->sites.names[site] : NULL;
 }
 

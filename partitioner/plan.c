@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/parts.h"
+
 const char *const plan_op_words[SKY_OP_COUNT] = {
     [SKY_RECEIVE_FORWARD] = "recv-forward",    [SKY_FORWARD] = "forward",   [SKY_SEND_FORWARD] = "send-forward",
     [SKY_RECEIVE_BACKWARD] = "recv-backward",  [SKY_BACKWARD] = "backward", [SKY_SEND_BACKWARD] = "send-backward",
@@ -105,7 +107,5 @@ int plan_rank_of(const Plan *plan, const char *device)
 
 bool plan_leaves_out(const Plan *plan, const char *device)
 {
-    for (int i = 0; i < plan->without_count; i++)
-        if (strcmp(plan->without[i], device) == 0) return true;
-    return false;
+    return word_index(device, plan->without, (size_t)plan->without_count) >= 0;
 }

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/parts.h"
+
 static void add_grouping(JsonWriter *json, const PlanGrouping *grouping)
 {
     json_open(json_break(json, "\n  "), NULL, '{');
@@ -42,9 +44,7 @@ static bool get_time(JsonReader json, const json_t *object, const char *path, co
 
 static bool add_device(Plan *plan, PlanGrouping *grouping, const char *name, int group)
 {
-    for (int d = 0; name && d < grouping->device_count; d++)
-        if (strcmp(grouping->device[d], name) == 0) return false;
-    if (!name) return false;
+    if (!name || word_index(name, grouping->device, (size_t)grouping->device_count) >= 0) return false;
     grouping->device[grouping->device_count] = arena_string(&plan->arena, name);
     grouping->group[grouping->device_count++] = group;
     return true;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/parts.h"
+
 static const char *const kind_names[PLAN_CROSSING_KINDS] = {
     [PLAN_CROSSING_ACTIVATION] = "activation",
     [PLAN_CROSSING_GRADIENT] = "gradient",
@@ -99,18 +101,10 @@ static void add_shared(Filling *f, const CostShared *shared)
         }
 }
 
-static bool reads(const Costs *costs, int first, int last, const char *input)
-{
-    for (int l = first; l <= last; l++)
-        for (int i = 0; i < costs->layers[l].input_count; i++)
-            if (strcmp(costs->layers[l].inputs[i].name, input) == 0) return true;
-    return false;
-}
-
 /* The site that `keep` makes the home of an input: labels are what the last layer alone reads. NULL: any. */
 static const char *home_of(const Costs *costs, const char *input)
 {
-    bool label = !reads(costs, 0, costs->layer_count - 2, input);
+    bool label = !costs_read_input(costs, 0, costs->layer_count - 2, input);
     const char *device = label ? costs->keep_labels : costs->keep_inputs;
     int site = label ? costs->sites.keep_labels : costs->sites.keep_inputs;
     return device ? costs_site_of(costs, device) : site >= 0 ? costs->sites.names[site] : NULL;
@@ -125,7 +119,8 @@ static void add_inputs(Filling *f, int k)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
             const char *home = home_of(costs, input->name), *here = site_of_stage(f, k);
-            if (!home || strcmp(home, here) == 0 || reads(costs, stage->first_layer, l - 1, input->name)) continue;
+            if (!home || strcmp(home, here) == 0 || costs_read_input(costs, stage->first_layer, l - 1, input->name))
+                continue;
             CostTensor tensor = {input->name, DTYPE_U8, {1, {input->bytes}}, input->bytes};
             add(f, (PlanSiteCrossing){tensor, PLAN_CROSSING_INPUT, CODEC_NONE, input->bytes, 0, -1, k, home, here});
         }
@@ -163,9 +158,7 @@ void site_crossings_print(const Plan *plan, JsonWriter *json)
 {
     if (!plan->has_sites) return;
     json_open(json_break(json, "\n "), "crossings_between_sites", '[');
-    for (int i = 0; i < plan->site_crossing_count; i++) {
-        add_one(json_break(json, "\n  "), &plan->site_crossings[i]);
-    }
+    for (int i = 0; i < plan->site_crossing_count; i++) add_one(json_break(json, "\n  "), &plan->site_crossings[i]);
     json_close(json, ']');
 }
 
@@ -197,12 +190,10 @@ static bool read_one(JsonReader reader, Plan *plan, const json_t *object, const 
         return json_refuse(reader, path, "has negative bytes or counts");
     crossing->from_site = arena_string(&plan->arena, from);
     crossing->to_site = arena_string(&plan->arena, to);
-    for (int k = 0; k < PLAN_CROSSING_KINDS; k++)
-        if (strcmp(kind, kind_names[k]) == 0) {
-            crossing->kind = (PlanCrossingKind)k;
-            return true;
-        }
-    return json_refuse(reader, path, "has an unknown kind");
+    int number = word_index(kind, kind_names, PLAN_CROSSING_KINDS);
+    if (number < 0) return json_refuse(reader, path, "has an unknown kind");
+    crossing->kind = (PlanCrossingKind)number;
+    return true;
 }
 
 bool site_crossings_read(Plan *plan, JsonReader reader, const json_t *root)

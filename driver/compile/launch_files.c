@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/parts.h"
 #include "codegen/kernels/target.h"
 #include "codegen/link/launch.h"
 #include "codegen/link/link.h"
@@ -90,8 +91,7 @@ static bool host_add_file(Needs *needs, DeployHost *host, const char *name, bool
 static bool host_add_weights(Needs *needs, DeployHost *host, const char *name)
 {
     if (!strchr(name, '/')) return host_add_file(needs, host, name, false);
-    for (int f = 0; f < host->outside_count; f++)
-        if (strcmp(host->outside[f], name) == 0) return true;
+    if (word_index(name, host->outside, (size_t)host->outside_count) >= 0) return true;
     const char **outside = arena_new_array(&needs->list.arena, const char *, (size_t)host->outside_count + 1);
     for (int f = 0; f < host->outside_count; f++) outside[f] = host->outside[f];
     outside[host->outside_count++] = name;

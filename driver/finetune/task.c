@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/parts.h"
 #include "base/text.h"
 
 const TaskText task_texts[TASK_COUNT] = {
@@ -58,13 +59,6 @@ static bool is_label_name(const char *name)
 {
     for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++)
         if (strcasecmp(label_names[i], name) == 0) return true;
-    return false;
-}
-
-static bool is_chosen(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0) return true;
     return false;
 }
 
@@ -134,7 +128,7 @@ static bool stands_alone(const TaskColumns *chosen, const TableSurvey *survey)
 {
     for (size_t c = 0; c < survey->count; c++) {
         const SurveyColumn *column = &survey->columns[c];
-        bool text = is_chosen(chosen->texts, chosen->text_count, column->name);
+        bool text = word_index(column->name, chosen->texts, chosen->text_count) >= 0;
         if (text ? is_label_name(column->name) : column->filled && !is_identifier(survey, column)) return false;
     }
     return !chosen->label_count;
@@ -163,7 +157,7 @@ static bool choose_texts(TaskColumns *chosen, TableSurvey *survey, const char *t
         size_t found = 0, wanted = 0;
         for (; wanted < 2 && text_names[i][wanted]; wanted++)
             found += table_survey_column(survey, text_names[i][wanted]) &&
-                     !is_chosen(chosen->labels, chosen->label_count, text_names[i][wanted]);
+                     word_index(text_names[i][wanted], chosen->labels, chosen->label_count) < 0;
         if (found < wanted) continue;
         for (size_t k = 0; k < wanted; k++) chosen->texts[chosen->text_count++] = text_names[i][k];
         return true;
@@ -172,7 +166,8 @@ static bool choose_texts(TaskColumns *chosen, TableSurvey *survey, const char *t
         size_t found = 0;
         for (size_t c = 0; c < survey->count; c++) {
             const SurveyColumn *column = &survey->columns[c];
-            if (is_chosen(chosen->labels, chosen->label_count, column->name) || is_identifier(survey, column)) continue;
+            if (word_index(column->name, chosen->labels, chosen->label_count) >= 0 || is_identifier(survey, column))
+                continue;
             if (strict ? !is_prose(survey, column)
                        : !column->filled || is_numeric(column) || is_label_name(column->name))
                 continue;
@@ -197,7 +192,7 @@ static size_t find_labels(const TaskColumns *chosen, const TableSurvey *survey, 
     for (int round = 0; round < 2; round++)
         for (size_t c = 0; c < survey->count && count < TASK_MOST_COLUMNS; c++) {
             const SurveyColumn *column = &survey->columns[c];
-            if (is_chosen(chosen->texts, chosen->text_count, column->name)) continue;
+            if (word_index(column->name, chosen->texts, chosen->text_count) >= 0) continue;
             if (is_label_name(column->name) != (round == 0)) continue;
             if (round && (is_identifier(survey, column) || is_prose(survey, column) || !column->filled)) continue;
             found[count++] = column->name;
@@ -223,7 +218,7 @@ static bool choose_labels(TaskColumns *chosen, TableSurvey *survey, Task task, c
                       diagnostics);
     size_t others = 0;
     for (size_t c = 0; c < survey->count; c++)
-        others += !is_chosen(chosen->texts, chosen->text_count, survey->columns[c].name) &&
+        others += word_index(survey->columns[c].name, chosen->texts, chosen->text_count) < 0 &&
                   !is_identifier(survey, &survey->columns[c]);
     return (!others && task == TASK_COUNT) ||
            refuse(survey, table, "--label COL, or train without labels with --task mlm", "no column looks like labels",
@@ -234,8 +229,8 @@ static bool choose_labels(TaskColumns *chosen, TableSurvey *survey, Task task, c
 static bool are_cut_words(const SurveyColumn *text, const SurveyColumn *label)
 {
     static const char *const words[] = {"tokens", "words"}, *const tags[] = {"ner_tags", "tags", "labels"};
-    return is_chosen(words, sizeof words / sizeof *words, text->name) &&
-           is_chosen(tags, sizeof tags / sizeof *tags, label->name) && text->words == label->words &&
+    return word_index(text->name, words, sizeof words / sizeof *words) >= 0 &&
+           word_index(label->name, tags, sizeof tags / sizeof *tags) >= 0 && text->words == label->words &&
            text->words > text->filled;
 }
 
@@ -349,7 +344,7 @@ bool task_choose(TaskColumns *chosen, TableSurvey *survey, const char *text, con
         !take_names(chosen->labels, &chosen->label_count, label, "--label", survey, table, diagnostics))
         return false;
     for (size_t i = 0; i < chosen->label_count; i++)
-        if (is_chosen(chosen->texts, chosen->text_count, chosen->labels[i]))
+        if (word_index(chosen->labels[i], chosen->texts, chosen->text_count) >= 0)
             return usage_error(diagnostics, "a label that is also a text is known before it is predicted",
                                "--text and --label name the same column, '%s'", chosen->labels[i]);
     if (choose_generative(chosen, survey, label, decoder))

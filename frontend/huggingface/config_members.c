@@ -2,6 +2,7 @@
  * results without training do not depend on them, and what is dropped in training other options say. */
 #include <string.h>
 
+#include "base/parts.h"
 #include "frontend/huggingface/config_reading.h"
 
 static const char *const of_all[] = {
@@ -107,8 +108,7 @@ static const struct {
 
 bool config_member_is_harmless(Family family, const char *key)
 {
-    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
-        if (strcmp(of_all[i], key) == 0) return true;
+    if (word_index(key, of_all, sizeof of_all / sizeof *of_all) >= 0) return true;
     for (size_t i = 0; i < sizeof of_some / sizeof *of_some; i++)
         for (const char *const *member = of_some[i].members; *member; member++)
             if ((of_some[i].families >> family & 1) && strcmp(*member, key) == 0) return true;

@@ -1,6 +1,7 @@
 /* Reading tokenizer.json. */
 #include <string.h>
 
+#include "base/parts.h"
 #include "frontend/text/token_reader.h"
 
 enum { MOST_STEPS = 64, MOST_NESTED = 8 };
@@ -141,10 +142,9 @@ static bool read_behavior(TokenReader *r, json_t *object, const char *place, Spl
                                             [SPLIT_CONTIGUOUS] = "Contiguous"};
     const char *name;
     if (!reader_text(r, object, place, "behavior", &name)) return false;
-    size_t i = 0, count = sizeof behaviors / sizeof *behaviors;
-    while (i < count && strcmp(behaviors[i], name) != 0) i++;
-    *behavior = (SplitBehavior)i;
-    return i < count ||
+    int i = word_index(name, behaviors, sizeof behaviors / sizeof *behaviors);
+    *behavior = (SplitBehavior)(i < 0 ? 0 : i);
+    return i >= 0 ||
            reader_unsupported(r, reader_place(r, place, "behavior"), arena_format(&r->arena, "'%.40s'", name));
 }
 

@@ -3,6 +3,7 @@
  * that mean it, so that they need no atomic or ordered memory operation. */
 #include <string.h>
 
+#include "base/parts.h"
 #include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
 #include "graph/ops/operator.h"
@@ -22,9 +23,9 @@ static int reduction_of(const Node *node)
 {
     const Attribute *attribute = node_attribute(node, "reduction");
     if (!attribute) return REDUCTION_NONE;
-    for (int i = 0; i < REDUCTION_COUNT && attribute->kind == ATTRIBUTE_STRING; i++)
-        if (strcmp(attribute->string, reduction_names[i]) == 0) return i;
-    return REDUCTION_COUNT;
+    int named =
+        attribute->kind == ATTRIBUTE_STRING ? word_index(attribute->string, reduction_names, REDUCTION_COUNT) : -1;
+    return named < 0 ? REDUCTION_COUNT : named;
 }
 
 /* The result's dtype and shape; what both operators check. */

@@ -248,9 +248,8 @@ static bool is_first_idle(const Climb *c, int device)
 /* An idle device of each type takes a stage over, or half of it. */
 static bool use_idle(Climb *c)
 {
-    const Problem *p = c->fastest->problem;
     bool better = false;
-    for (int d = 0; d < p->device_count; d++)
+    for (int d = 0; d < c->fastest->problem->device_count; d++)
         for (int k = 0; k < c->trial.stage_count; k++)
             for (int way = 0; way < 3 && k < c->trial.stage_count; way++) {
                 int last = c->trial.stage_count, start = allocation_start(&c->trial, k), end = c->trial.end[k];

@@ -51,13 +51,6 @@ static bool check_device(const Planner *planner, const char *name, const char *w
     return false;
 }
 
-static bool is_left_out(const PlanRequest *request, const char *name)
-{
-    for (int i = 0; i < request->without_count; i++)
-        if (strcmp(request->without[i], name) == 0) return true;
-    return false;
-}
-
 static bool leave_out(Planner *planner)
 {
     const PlanRequest *request = planner->request;
@@ -68,7 +61,7 @@ static bool leave_out(Planner *planner)
     planner->costs.devices = arena_new_array(&planner->arena, DeviceCost, (size_t)planner->asked->device_count);
     planner->costs.device_count = 0;
     for (int i = 0; i < planner->asked->device_count; i++)
-        if (!is_left_out(request, planner->asked->devices[i].name))
+        if (!plan_request_without(request, planner->asked->devices[i].name))
             planner->costs.devices[planner->costs.device_count++] = planner->asked->devices[i];
     if (planner->costs.device_count > 0) return true;
     return diagnostics_error(planner->diagnostics, EXIT_NO_PLAN, PLACE_NONE, NULL, "no device is left");
@@ -77,7 +70,7 @@ static bool leave_out(Planner *planner)
 static bool add_pin(Planner *planner, PlanPin pin, const char *what)
 {
     if (!check_device(planner, pin.device, what)) return false;
-    if (is_left_out(planner->request, pin.device))
+    if (plan_request_without(planner->request, pin.device))
         return usage_error(planner->diagnostics, NULL, "%s: '%s' is left out", what, pin.device);
     for (int i = 0; i < planner->pin_count; i++)
         if (pin.first_layer <= planner->pins[i].last_layer && planner->pins[i].first_layer <= pin.last_layer &&

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/parts.h"
 #include "partitioner/plan.h"
 #include "partitioner/watch.h"
 
@@ -31,6 +32,11 @@ typedef struct PlanRequest {
     int pin_count;
     unsigned codecs; /* that links may use (base/codec.h); 0: lossless */
 } PlanRequest;
+
+static inline bool plan_request_without(const PlanRequest *request, const char *device)
+{
+    return word_index(device, request->without, (size_t)request->without_count) >= 0;
+}
 
 #define PLAN_REQUEST_DEFAULT                                                                                           \
     ((PlanRequest){                                                                                                    \

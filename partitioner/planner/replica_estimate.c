@@ -14,13 +14,6 @@ static const double EXACT_SECONDS = 1e9; /* counted: such problems take millisec
 
 /* ---- kinds of devices ---- */
 
-static bool is_left_out(const PlanRequest *request, const char *name)
-{
-    for (int i = 0; i < request->without_count; i++)
-        if (strcmp(request->without[i], name) == 0) return true;
-    return false;
-}
-
 typedef struct Kind {
     int first, type, site, region; /* first: the lowest device */
     int64_t work;
@@ -76,7 +69,7 @@ void replica_estimator_open(ReplicaEstimator *e, const Costs *costs, const PlanR
     e->costs.devices = arena_new_array(&e->arena, DeviceCost, (size_t)costs->device_count);
     e->costs.device_count = 0;
     for (int d = 0; d < costs->device_count; d++)
-        if (!is_left_out(request, costs->devices[d].name))
+        if (!plan_request_without(request, costs->devices[d].name))
             e->costs.devices[e->costs.device_count++] = costs->devices[d];
     e->microbatches = request->microbatches > 0 ? request->microbatches : costs->microbatches;
     e->gradients = arena_new_array(&e->arena, struct ReplicaGradients, PLAN_MOST_REPLICAS + 1);

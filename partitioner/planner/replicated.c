@@ -19,13 +19,6 @@ typedef struct Grouping {
     Diagnostics *diagnostics;
 } Grouping;
 
-static bool is_left_out(const PlanRequest *request, const char *name)
-{
-    for (int i = 0; i < request->without_count; i++)
-        if (strcmp(request->without[i], name) == 0) return true;
-    return false;
-}
-
 /* The devices of others are left out, and pins on them are about other pipelines. */
 static void ask(Grouping *g, int group)
 {
@@ -42,7 +35,7 @@ static void ask(Grouping *g, int group)
     request->without = without;
     request->without_count = request->pin_count = 0;
     for (int d = 0; d < costs->device_count; d++)
-        if (g->groups->group_of[d] != group || is_left_out(g->asked, costs->devices[d].name))
+        if (g->groups->group_of[d] != group || plan_request_without(g->asked, costs->devices[d].name))
             without[request->without_count++] = costs->devices[d].name;
     for (int i = 0; i < g->asked->without_count; i++) /* names that no device has are refused by them */
         if (costs_find_device(costs, g->asked->without[i]) < 0)
@@ -304,7 +297,7 @@ static bool make_several(Plan *plan, const Costs *costs, const PlanRequest *requ
     int total = request->microbatches > 0 ? request->microbatches : costs->microbatches;
     Arena arena = {0};
     const char *reason = replicas_refused(costs, request->codecs);
-    for (int d = 0; d < costs->device_count; d++) devices += !is_left_out(request, costs->devices[d].name);
+    for (int d = 0; d < costs->device_count; d++) devices += !plan_request_without(request, costs->devices[d].name);
     if (reason)
         return usage_error(diagnostics, "leave out --replicas, or give --replicas 1", "--replicas %d: %s", count,
                            reason);

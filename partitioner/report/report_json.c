@@ -132,7 +132,6 @@ static void add_sentences(JsonWriter *json, const Report *report)
 void report_json(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    const Costs *costs = report->costs;
     JsonWriter json = {.buffer = buffer};
     json_open(&json, NULL, '{');
     json_add_string(&json, "format", "skycc.report/1");
@@ -150,14 +149,10 @@ void report_json(const Report *report, Buffer *buffer)
     add_sentences(&json, report);
     add_compared(&json, plan);
     json_open(json_break(&json, "\n "), "devices", '[');
-    for (int d = 0; d < costs->device_count; d++) {
-        add_device(json_break(&json, "\n  "), report, d);
-    }
+    for (int d = 0; d < report->costs->device_count; d++) add_device(json_break(&json, "\n  "), report, d);
     json_close(&json, ']');
     json_open(json_break(&json, "\n "), "links", '[');
-    for (int k = 0; k < plan->link_count; k++) {
-        add_link(json_break(&json, "\n  "), plan, &plan->links[k]);
-    }
+    for (int k = 0; k < plan->link_count; k++) add_link(json_break(&json, "\n  "), plan, &plan->links[k]);
     json_close(&json, ']');
     add_advice(&json, report);
     json_close(&json, '}');

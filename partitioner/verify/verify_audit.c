@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "partitioner/site_crossings.h"
 
 typedef struct Audited {
@@ -248,9 +249,7 @@ static bool check_other(const Audited *x, const WireCrossing *crossing)
 
 static bool is_site(const Audited *x, const char *name)
 {
-    for (int s = 0; s < x->costs->sites.count; s++)
-        if (strcmp(x->costs->sites.names[s], name) == 0) return true;
-    return false;
+    return word_index(name, x->costs->sites.names, (size_t)x->costs->sites.count) >= 0;
 }
 
 static bool check_ends(const Audited *x, const WireCrossing *crossing)

@@ -99,14 +99,6 @@ static void expect(Crossings *x, PlanCrossing crossing)
                 strcmp(found->to_region, crossing.to_region) == 0;
 }
 
-bool verify_is_read(const Costs *costs, int first, int last, const char *input)
-{
-    for (int l = first; l <= last; l++)
-        for (int i = 0; i < costs->layers[l].input_count; i++)
-            if (strcmp(costs->layers[l].inputs[i].name, input) == 0) return true;
-    return false;
-}
-
 /* Every stage reads each of its raw inputs once; what only the last layer of all reads are labels. */
 static void expect_inputs(Crossings *x, int k)
 {
@@ -115,8 +107,8 @@ static void expect_inputs(Crossings *x, int k)
     for (int l = stage->first_layer; l <= stage->last_layer; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
-            bool label = !verify_is_read(costs, 0, costs->layer_count - 2, input->name);
-            if (verify_is_read(costs, stage->first_layer, l - 1, input->name)) continue;
+            bool label = !costs_read_input(costs, 0, costs->layer_count - 2, input->name);
+            if (costs_read_input(costs, stage->first_layer, l - 1, input->name)) continue;
             expect(x,
                    (PlanCrossing){.tensor = input->name,
                                   .bytes = input->bytes,

@@ -5,9 +5,6 @@
 
 #include "partitioner/verify/verify_rules.h"
 
-/* Whether one of the layers first ... last reads the input. */
-bool verify_is_read(const Costs *costs, int first, int last, const char *input);
-
 /* Each returns false after reporting. The devices of the plan's stages are known to the costs by then. */
 bool verify_instructions(Rules *rules);
 bool verify_norm(Rules *rules); /* verify_norm.c */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "partitioner/planner/replica_groups.h"
 #include "partitioner/replicas.h"
 #include "partitioner/schedule/replica_steps.h"
@@ -88,9 +89,8 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
 /* Its group; -1: none. */
 static int group_in(const PlanGrouping *grouping, const char *device)
 {
-    for (int d = 0; d < grouping->device_count; d++)
-        if (strcmp(grouping->device[d], device) == 0) return grouping->group[d];
-    return -1;
+    int d = word_index(device, grouping->device, (size_t)grouping->device_count);
+    return d < 0 ? -1 : grouping->group[d];
 }
 
 /* Pipelines of several leave out each other's devices, so that groupings say which were asked for. */

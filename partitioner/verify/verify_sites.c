@@ -101,12 +101,12 @@ static void expect_inputs(Listing *x, int k)
     for (int l = stage->first_layer; l <= stage->last_layer; l++)
         for (int i = 0; i < costs->layers[l].input_count; i++) {
             const CostInput *input = &costs->layers[l].inputs[i];
-            bool label = !verify_is_read(costs, 0, costs->layer_count - 2, input->name);
+            bool label = !costs_read_input(costs, 0, costs->layer_count - 2, input->name);
             const char *device = label ? costs->keep_labels : costs->keep_inputs, *home = NULL;
             int site = label ? costs->sites.keep_labels : costs->sites.keep_inputs;
             if (site >= 0) home = costs->sites.names[site];
             if (device) home = site_with(x->rules, device);
-            if (!home || strcmp(home, here) == 0 || verify_is_read(costs, stage->first_layer, l - 1, input->name))
+            if (!home || strcmp(home, here) == 0 || costs_read_input(costs, stage->first_layer, l - 1, input->name))
                 continue;
             expect(x, (PlanSiteCrossing){.tensor = {input->name, DTYPE_U8, {1, {input->bytes}}, input->bytes},
                                          .kind = PLAN_CROSSING_INPUT,

@@ -3,17 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "base/units.h"
 #include "cluster/device_spec.h"
 
 enum { NAME, ALIKE, SLOWDOWN, MEMORY, REGION, COUNT, MEMBERS };
-
-static int find_region(const Costs *costs, const char *name)
-{
-    for (int r = 0; r < costs->region_count; r++)
-        if (strcmp(costs->region_names[r], name) == 0) return r;
-    return -1;
-}
 
 static double *scaled(Costs *costs, const double *times, double factor)
 {
@@ -56,7 +50,7 @@ static bool read_rest(Costs *costs, const YamlFile *yaml, const YamlMember *memb
     }
     if (members[REGION].value) {
         if (!yaml_text(yaml, members[REGION].value, "device", "region", &text)) return false;
-        device->region = find_region(costs, text);
+        device->region = word_index(text, costs->region_names, (size_t)costs->region_count);
         if (device->region < 0)
             return yaml_error(yaml, members[REGION].value, "device", "the costs list the regions under links",
                               "unknown region '%s'", text);

@@ -37,6 +37,14 @@ int costs_find_device(const Costs *costs, const char *name)
     return -1;
 }
 
+bool costs_read_input(const Costs *costs, int first, int last, const char *input)
+{
+    for (int l = first; l <= last; l++)
+        for (int i = 0; i < costs->layers[l].input_count; i++)
+            if (strcmp(costs->layers[l].inputs[i].name, input) == 0) return true;
+    return false;
+}
+
 const char *costs_keeper(const Costs *costs)
 {
     const char *first = costs->keep_inputs, *last = costs->keep_labels;

@@ -140,6 +140,8 @@ void costs_print(const Costs *costs, Buffer *buffer);
 /* The hash of that text: the identity that plan.json records. */
 Hash costs_hash(const Costs *costs);
 int costs_find_device(const Costs *costs, const char *name); /* -1 if absent */
+/* Whether one of the layers first ... last reads the input. What only the last of all layers reads is a label. */
+bool costs_read_input(const Costs *costs, int first, int last, const char *input);
 /* Whether a device may have the first layer, or the last: a site may keep inputs or labels. */
 bool costs_may_begin(const Costs *costs, int device);
 bool costs_may_end(const Costs *costs, int device);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/parts.h"
 #include "profiler/costs/costs_members.h"
 
 /* ---- Reading ---- */
@@ -150,8 +151,7 @@ static bool read_device(const CostsReading *r, const json_t *object, int index)
     for (const CostMember *m = device_times; m->key; m++)
         if (!read_own_times(r, object, path, m->key, own_times(m, device))) return false;
     if (!region || r->costs->region_count == 0) return true; /* without links a region means nothing */
-    for (int i = 0; i < r->costs->region_count && device->region < 0; i++)
-        if (strcmp(region, r->costs->region_names[i]) == 0) device->region = i;
+    device->region = word_index(region, r->costs->region_names, (size_t)r->costs->region_count);
     return device->region >= 0 ||
            json_refuse(r->json, path, arena_format(r->arena, "region '%s' has no links", region));
 }
@@ -351,9 +351,7 @@ static void add_device(JsonWriter *json, const Costs *costs, const DeviceCost *d
 static void add_matrix(JsonWriter *json, const char *key, const double *matrix, size_t n)
 {
     json_open(json_break(json, "\n  "), key, '[');
-    for (size_t i = 0; i < n; i++) {
-        json_add_numbers(json_break(json, "\n    "), NULL, matrix + i * n, n);
-    }
+    for (size_t i = 0; i < n; i++) json_add_numbers(json_break(json, "\n    "), NULL, matrix + i * n, n);
     json_close(json, ']');
 }
 
@@ -398,28 +396,19 @@ void costs_print(const Costs *costs, Buffer *buffer)
     json_open(json, NULL, '{');
     json_add_string(json, "format", "skycc.costs/1");
     json_add_string(json_break(json, " "), "name", costs->name);
-    if (costs->model_hash && costs->model_hash[0]) {
+    if (costs->model_hash && costs->model_hash[0])
         json_add_string(json_break(json, " "), "model_hash", costs->model_hash);
-    }
     json_add_integer(json_break(json, " "), "microbatches", costs->microbatches);
     json_open(json_break(json, "\n "), "layers", '[');
-    for (int i = 0; i < costs->layer_count; i++) {
-        add_layer(json_break(json, "\n  "), &costs->layers[i]);
-    }
+    for (int i = 0; i < costs->layer_count; i++) add_layer(json_break(json, "\n  "), &costs->layers[i]);
     json_close(json, ']');
     json_open(json_break(json, "\n "), "devices", '[');
-    for (int i = 0; i < costs->device_count; i++) {
-        add_device(json_break(json, "\n  "), costs, &costs->devices[i]);
-    }
+    for (int i = 0; i < costs->device_count; i++) add_device(json_break(json, "\n  "), costs, &costs->devices[i]);
     json_close(json, ']');
     if (costs->region_count > 0) add_links(json, costs);
     add_codec_pairs(json, "coding_s", costs->coding_s);
-    if (costs->processors > 0) {
-        json_add_integer(json_break(json, "\n "), "processors", costs->processors);
-    }
-    if (costs->norm_bytes > 0) {
-        json_add_integer(json_break(json, "\n "), "norm_bytes", costs->norm_bytes);
-    }
+    if (costs->processors > 0) json_add_integer(json_break(json, "\n "), "processors", costs->processors);
+    if (costs->norm_bytes > 0) json_add_integer(json_break(json, "\n "), "norm_bytes", costs->norm_bytes);
     add_keep(json, costs);
     add_sites(json, costs);
     row_samples_add(&costs->rows, json);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/input_files.h"
 #include "base/json.h"
+#include "base/parts.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/dataset.h"
 
@@ -218,14 +219,13 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
     const int64_t most = (int64_t)1 << 53; /* so that later steps do not overflow */
     manifest->shuffled = shuffled != 0;
     manifest->seed = strtoull(seed, NULL, 10);
-    manifest->optimizer = OPTIMIZER_COUNT;
-    for (uint32_t k = 0; k < OPTIMIZER_COUNT; k++)
-        if (strcmp(optimizer, optimizer_names[k]) == 0) manifest->optimizer = k;
-    if (strcmp(format, manifest_format) == 0 && manifest->optimizer < OPTIMIZER_COUNT && manifest->step == step &&
-        step >= 0 && step < most && manifest->schedule_steps >= 0 && manifest->schedule_steps <= most &&
-        manifest->cursor.epoch >= 0 && manifest->cursor.epoch < most && manifest->rows < DATASET_NO_ROW &&
-        manifest->cursor.offset >= 0 && manifest->cursor.offset <= manifest->rows && manifest->skipped >= 0 &&
-        manifest->skipped <= step && (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
+    int kind = word_index(optimizer, optimizer_names, OPTIMIZER_COUNT);
+    manifest->optimizer = (uint32_t)kind;
+    if (strcmp(format, manifest_format) == 0 && kind >= 0 && manifest->step == step && step >= 0 && step < most &&
+        manifest->schedule_steps >= 0 && manifest->schedule_steps <= most && manifest->cursor.epoch >= 0 &&
+        manifest->cursor.epoch < most && manifest->rows < DATASET_NO_ROW && manifest->cursor.offset >= 0 &&
+        manifest->cursor.offset <= manifest->rows && manifest->skipped >= 0 && manifest->skipped <= step &&
+        (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
         (!data_hash || read_hash(data_hash, &manifest->data)) &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan)) {
