@@ -80,8 +80,7 @@ static void prepare_control(AmxEmitter *gemm)
     for (int i = 0; i < 2; i++) gemm->control[i] = LLVMBuildAlloca(emit->builder, emit->i32, "");
     emit_intrinsic(emit, "llvm.x86.sse.stmxcsr", NULL, 0, &gemm->control[0], 1);
     Ir before = emit_load(emit, emit->i32, gemm->control[0], NULL, 4);
-    emit_store(emit, LLVMBuildOr(emit->builder, before, emit_i32(emit, FLUSH_SUBNORMALS), ""), gemm->control[1], NULL,
-               4);
+    emit_store(emit, emit_or(emit, before, emit_i32(emit, FLUSH_SUBNORMALS)), gemm->control[1], NULL, 4);
 }
 
 static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
@@ -92,7 +91,7 @@ static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir 
     int axis = plan->match.column_axis;
     Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
     emit_reorder_call(gemm, gemm->reorder_b, source, reordered, columns);
-    Ir first = gemm->index[axis], in_unit = LLVMBuildSub(emit->builder, column, first, "");
+    Ir first = gemm->index[axis], in_unit = emit_sub(emit, column, first);
     Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
     Ir arguments[AMX_BATCH + KERNEL_MAX_AXES];
     arguments[AMX_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
@@ -103,15 +102,15 @@ static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir 
     arguments[AMX_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + plan->b_bytes + plan->sum_bytes);
     Ir next_k = emit_add(emit, gemm->k, emit_i64(emit, plan->depth_block));
     Ir next = emit_add(emit, column, emit_i64(emit, amx_panel_columns(plan)));
-    Ir same = LLVMBuildICmp(emit->builder, LLVMIntSLT, next, gemm->columns_end, "");
-    next = LLVMBuildSelect(emit->builder, same, next, first, "");
-    next_k = LLVMBuildSelect(emit->builder, same, gemm->k, next_k, "");
+    Ir same = emit_compare(emit, LLVMIntSLT, next, gemm->columns_end);
+    next = emit_select(emit, same, next, first);
+    next_k = emit_select(emit, same, gemm->k, next_k);
     arguments[AMX_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
     arguments[AMX_BEGIN] = gemm->begin;
     arguments[AMX_END] = gemm->end;
     arguments[AMX_COLUMN] = column;
     Ir more = emit_add(emit, gemm->depth, emit_i64(emit, BLOCK_DEPTH - 1));
-    arguments[AMX_STEPS] = LLVMBuildUDiv(emit->builder, more, emit_i64(emit, BLOCK_DEPTH), "");
+    arguments[AMX_STEPS] = emit_udiv(emit, more, emit_i64(emit, BLOCK_DEPTH));
     arguments[AMX_FIRST] = gemm->first;
     arguments[AMX_LAST] = gemm->last;
     int count = AMX_BATCH + gemm->kernel->axis_count - 1;
@@ -136,9 +135,8 @@ static void emit_panels(AmxEmitter *gemm)
     }
     if (gemm->ragged) {
         EmitIf branch;
-        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, emit_i64(emit, whole), ""));
+        emit_if(emit, &branch, emit_compare(emit, LLVMIntSGT, end, emit_i64(emit, whole)));
         emit_panel_call(gemm, gemm->ragged, emit_i64(emit, whole), emit_i64(emit, plan->columns - whole));
-        emit_else(emit, &branch);
         emit_end_if(emit, &branch);
     }
 }
@@ -156,12 +154,12 @@ static void emit_unit(AmxEmitter *gemm)
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;
-    Ir left = LLVMBuildSub(emit->builder, depth, loop.index, "");
+    Ir left = emit_sub(emit, depth, loop.index);
     gemm->depth = emit_least(emit, left, emit_i64(emit, plan->depth_block));
-    gemm->first = LLVMBuildICmp(emit->builder, LLVMIntEQ, loop.index, emit_i64(emit, 0), "");
-    gemm->last = LLVMBuildICmp(emit->builder, LLVMIntSLE, left, emit_i64(emit, plan->depth_block), "");
+    gemm->first = emit_compare(emit, LLVMIntEQ, loop.index, emit_i64(emit, 0));
+    gemm->last = emit_compare(emit, LLVMIntSLE, left, emit_i64(emit, plan->depth_block));
     Ir source = factor_address(gemm, plan->match.a, axis, gemm->begin, gemm->k);
-    Ir unit_rows = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
+    Ir unit_rows = emit_sub(emit, gemm->end, gemm->begin);
     emit_reorder_call(gemm, gemm->reorder_a, source, emit_scratch_at(gemm->emit, 0), unit_rows);
     emit_panels(gemm);
     emit_loop_end(emit, &loop, NULL);
@@ -175,7 +173,7 @@ static void emit_joined_units(AmxEmitter *gemm)
     Ir end = LLVMGetParam(emit->function, KERNEL_END);
     EmitLoop loop;
     emit_loop_begin(emit, &loop, LLVMGetParam(emit->function, KERNEL_BEGIN), end, units->total, 0, NULL);
-    gemm->units = LLVMBuildSub(emit->builder, end, loop.index, "");
+    gemm->units = emit_sub(emit, end, loop.index);
     for (int i = 0; i < units->axis_count; i++)
         if (units->axes[i].count > 1)
             gemm->index[units->axes[i].axis] = emit_mul(emit, loop.index, units->axes[i].step);

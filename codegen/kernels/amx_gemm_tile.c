@@ -77,12 +77,11 @@ static void tiles_load(AmxPanel *panel, int first, int count, int part, Ir base,
 
 static void tiles_product(AmxPanel *panel)
 {
-    Emit *emit = panel->emit;
     for (int i = 0; i < A_TILES; i++) {
         for (int v = 0; v < panel->vectors; v++) {
             Ir arguments[] = {tile_number(panel, i * A_TILES + v), tile_number(panel, FIRST_A + i),
                               tile_number(panel, FIRST_B + v)};
-            emit_intrinsic(emit, "llvm.x86.tdpbf16ps", NULL, 0, arguments, 3);
+            emit_intrinsic(panel->emit, "llvm.x86.tdpbf16ps", NULL, 0, arguments, 3);
         }
     }
 }
@@ -106,7 +105,7 @@ static void prefetch_sums(AmxPanel *panel, Ir sums, Ir offset)
     Emit *emit = panel->emit;
     int64_t bytes = panel->plan->tile_rows * sums_pitch(panel), steps = panel->plan->depth_block / BLOCK_DEPTH;
     int64_t lines = (bytes / BLOCK_LINE_BYTES + steps - 1) / steps;
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(panel->plan)), "");
+    Ir step = emit_udiv(emit, offset, emit_i64(emit, amx_step_bytes(panel->plan)));
     Ir next = emit_add(emit, emit_mul(emit, step, lines * BLOCK_LINE_BYTES), emit_i64(emit, bytes));
     for (int64_t i = 0; i < lines; i++) {
         Ir line = bytes_after(panel, sums, emit_add(emit, next, emit_i64(emit, i * BLOCK_LINE_BYTES)));
@@ -129,12 +128,12 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
     int64_t row_lines = (row_bytes + BLOCK_LINE_BYTES - 1) / BLOCK_LINE_BYTES, rows = by_columns ? columns : depth;
     int64_t steps = (depth + BLOCK_DEPTH - 1) / BLOCK_DEPTH, turns = plan->unit_rows / plan->tile_rows * steps;
     int64_t share = (row_lines * rows + turns - 1) / turns;
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(plan)), "");
+    Ir step = emit_udiv(emit, offset, emit_i64(emit, amx_step_bytes(plan)));
     Ir first = emit_mul(emit, emit_add(emit, emit_mul(emit, panel->tile, steps), step), share);
     for (int64_t i = 0; i < share; i++) {
         Ir line = emit_add(emit, first, emit_i64(emit, i)), per_row = emit_i64(emit, row_lines);
-        Ir row = LLVMBuildUDiv(emit->builder, line, per_row, "");
-        Ir at = emit_mul(emit, LLVMBuildURem(emit->builder, line, per_row, ""), BLOCK_LINE_BYTES);
+        Ir row = emit_udiv(emit, line, per_row);
+        Ir at = emit_mul(emit, emit_urem(emit, line, per_row), BLOCK_LINE_BYTES);
         at =
             emit_add(emit, at, emit_mul(emit, row, factor_bytes(&source, by_columns ? source.across : source.along_k)));
         emit_prefetch(emit, bytes_after(panel, factor_memory(&source, parameter(panel, AMX_NEXT)), at),
@@ -155,12 +154,11 @@ static void prefetch_streams(AmxPanel *panel, Ir offset)
     int64_t share = (plan->tile_rows * panel->vectors + steps - 1) / steps;
     EmitIf branch;
     emit_if(emit, &branch, parameter(panel, AMX_LAST));
-    Ir step = LLVMBuildUDiv(emit->builder, offset, emit_i64(emit, amx_step_bytes(plan)), "");
+    Ir step = emit_udiv(emit, offset, emit_i64(emit, amx_step_bytes(plan)));
     for (int64_t i = 0; i < share; i++) {
         Ir line = emit_add(emit, emit_mul(emit, step, share), emit_i64(emit, i));
         tile_epilogue_prefetch(&panel->epilogue, operands, count, line, NULL, NULL);
     }
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
@@ -217,26 +215,24 @@ LLVMTypeRef amx_panel_type(Emit *emit, const Kernel *kernel)
 static void emit_tile(AmxPanel *panel, Ir row)
 {
     Emit *emit = panel->emit;
-    Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, AMX_BEGIN), "");
-    panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, panel->plan->tile_rows), "");
-    Ir within = LLVMBuildAnd(emit->builder, in_unit, emit_i64(emit, BLOCK_SIDE - 1), "");
-    Ir block = LLVMBuildLShr(emit->builder, in_unit, emit_i64(emit, 4), "");
+    Ir in_unit = emit_sub(emit, row, parameter(panel, AMX_BEGIN));
+    panel->tile = emit_udiv(emit, in_unit, emit_i64(emit, panel->plan->tile_rows));
+    Ir within = emit_and(emit, in_unit, emit_i64(emit, BLOCK_SIDE - 1));
+    Ir block = emit_lshr(emit, in_unit, emit_i64(emit, 4));
     Ir offset = LLVMBuildMul(emit->builder, block, parameter(panel, AMX_STEPS), "");
     offset =
         emit_add(emit, emit_mul(emit, offset, amx_step_bytes(panel->plan)), emit_mul(emit, within, BLOCK_LINE_BYTES));
     Ir a = bytes_after(panel, parameter(panel, AMX_A), offset);
     Ir kept = bytes_after(panel, parameter(panel, AMX_SUMS), emit_mul(emit, in_unit, sums_pitch(panel)));
-    Ir to = LLVMBuildSelect(emit->builder, parameter(panel, AMX_LAST), parameter(panel, AMX_TILE), kept, "");
+    Ir to = emit_select(emit, parameter(panel, AMX_LAST), parameter(panel, AMX_TILE), kept);
     tile_epilogue_move(&panel->epilogue, row);
     sum_by_tiles(panel, a, kept, to);
     EmitIf branch;
     emit_if(emit, &branch, parameter(panel, AMX_LAST));
-    Ir left = LLVMBuildSub(emit->builder, parameter(panel, AMX_END), row, "");
-    Ir height = emit_i64(emit, panel->plan->tile_rows),
-       fewer = LLVMBuildICmp(emit->builder, LLVMIntSLT, left, height, "");
-    Ir rows = LLVMBuildSelect(emit->builder, fewer, left, height, "");
+    Ir left = emit_sub(emit, parameter(panel, AMX_END), row);
+    Ir height = emit_i64(emit, panel->plan->tile_rows), fewer = emit_compare(emit, LLVMIntSLT, left, height);
+    Ir rows = emit_select(emit, fewer, left, height);
     tile_epilogue_emit(&panel->epilogue, row, rows, parameter(panel, AMX_TILE));
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 

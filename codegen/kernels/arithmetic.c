@@ -6,12 +6,7 @@ static LLVMTypeRef same_lanes(LLVMTypeRef element, Ir like) { return emit_vector
 
 static Ir integer_compare(Emit *emit, LLVMIntPredicate predicate, Ir a, int64_t b)
 {
-    return LLVMBuildICmp(emit->builder, predicate, a, emit_integer_like(emit, a, b), "");
-}
-
-static Ir select_value(Emit *emit, Ir condition, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, condition, a, b, "");
+    return emit_compare(emit, predicate, a, emit_integer_like(emit, a, b));
 }
 
 /* ---- Elements in memory ---- */
@@ -34,7 +29,7 @@ Ir arithmetic_widen(Emit *emit, DType dtype, Ir element)
     case DTYPE_F16: return LLVMBuildFPExt(builder, element, same_lanes(emit->f32, element), "");
     case DTYPE_BF16: {
         Ir bits = LLVMBuildZExt(builder, element, same_lanes(emit->i32, element), "");
-        bits = LLVMBuildShl(builder, bits, emit_integer_like(emit, bits, 16), "");
+        bits = emit_shl(emit, bits, emit_integer_like(emit, bits, 16));
         return emit_bitcast(emit, bits, emit->f32);
     }
     case DTYPE_BOOL: return integer_compare(emit, LLVMIntNE, element, 0);
@@ -47,13 +42,13 @@ static Ir narrow_bf16(Emit *emit, Ir value)
 {
     LLVMBuilderRef builder = emit->builder;
     Ir bits = emit_bitcast(emit, value, emit->i32);
-    Ir high = LLVMBuildLShr(builder, bits, emit_integer_like(emit, bits, 16), "");
-    Ir odd = LLVMBuildAnd(builder, high, emit_integer_like(emit, bits, 1), "");
+    Ir high = emit_lshr(emit, bits, emit_integer_like(emit, bits, 16));
+    Ir odd = emit_and(emit, high, emit_integer_like(emit, bits, 1));
     Ir rounded = LLVMBuildAdd(builder, bits, emit_integer_like(emit, bits, 0x7fff), "");
-    rounded = LLVMBuildLShr(builder, LLVMBuildAdd(builder, rounded, odd, ""), emit_integer_like(emit, bits, 16), "");
+    rounded = emit_lshr(emit, LLVMBuildAdd(builder, rounded, odd, ""), emit_integer_like(emit, bits, 16));
     Ir nan = LLVMBuildFCmp(builder, LLVMRealUNO, value, value, "");
-    Ir quiet = LLVMBuildOr(builder, high, emit_integer_like(emit, bits, 0x40), "");
-    return LLVMBuildTrunc(builder, select_value(emit, nan, quiet, rounded), same_lanes(emit->i16, value), "");
+    Ir quiet = emit_or(emit, high, emit_integer_like(emit, bits, 0x40));
+    return LLVMBuildTrunc(builder, emit_select(emit, nan, quiet, rounded), same_lanes(emit->i16, value), "");
 }
 
 Ir arithmetic_round_bf16(Emit *emit, Ir value) { return arithmetic_widen(emit, DTYPE_BF16, narrow_bf16(emit, value)); }
@@ -84,9 +79,8 @@ Ir arithmetic_convert(Emit *emit, DType from, DType to, Ir value)
         if (!dtype_is_float(from)) return integer_compare(emit, LLVMIntNE, value, 0);
         return LLVMBuildFCmp(builder, LLVMRealUNE, value, emit_float_like(emit, value, 0), "");
     }
-    if (from == DTYPE_BOOL) {
+    if (from == DTYPE_BOOL)
         return to == DTYPE_I64 ? LLVMBuildZExt(builder, value, type, "") : LLVMBuildUIToFP(builder, value, type, "");
-    }
     if (to == DTYPE_I64) {
         LLVMTypeRef types[] = {type, LLVMTypeOf(value)};
         return emit_intrinsic(emit, "llvm.fptosi.sat", types, 2, &value, 1);
@@ -103,11 +97,11 @@ static Ir unary_integer(Emit *emit, int op, Ir a)
     Ir negative = integer_compare(emit, LLVMIntSLT, a, 0);
     switch (op) {
     case KERNEL_NEGATE: return LLVMBuildNeg(builder, a, "");
-    case KERNEL_ABSOLUTE: return select_value(emit, negative, LLVMBuildNeg(builder, a, ""), a);
+    case KERNEL_ABSOLUTE: return emit_select(emit, negative, LLVMBuildNeg(builder, a, ""), a);
     case KERNEL_SIGN: {
         Ir positive = integer_compare(emit, LLVMIntSGT, a, 0);
-        Ir sign = select_value(emit, positive, emit_integer_like(emit, a, 1), emit_integer_like(emit, a, 0));
-        return select_value(emit, negative, emit_integer_like(emit, a, -1), sign);
+        Ir sign = emit_select(emit, positive, emit_integer_like(emit, a, 1), emit_integer_like(emit, a, 0));
+        return emit_select(emit, negative, emit_integer_like(emit, a, -1), sign);
     }
     default: bug("kernel operation %d on integers", op);
     }
@@ -123,8 +117,8 @@ static Ir unary_float(Emit *emit, int op, Ir a)
         Ir zero = emit_float_like(emit, a, 0);
         Ir positive = LLVMBuildFCmp(builder, LLVMRealOGT, a, zero, "");
         Ir negative = LLVMBuildFCmp(builder, LLVMRealOLT, a, zero, "");
-        Ir sign = select_value(emit, positive, emit_float_like(emit, a, 1), a);
-        return select_value(emit, negative, emit_float_like(emit, a, -1), sign);
+        Ir sign = emit_select(emit, positive, emit_float_like(emit, a, 1), a);
+        return emit_select(emit, negative, emit_float_like(emit, a, -1), sign);
     }
     case KERNEL_EXP: return math_exp(emit, a);
     case KERNEL_LOG: return math_log(emit, a);
@@ -144,7 +138,7 @@ static Ir unary_float(Emit *emit, int op, Ir a)
 
 Ir arithmetic_unary(Emit *emit, int op, DType type, Ir a)
 {
-    if (op == KERNEL_NOT) return LLVMBuildNot(emit->builder, a, "");
+    if (op == KERNEL_NOT) return emit_not(emit, a);
     return dtype_is_float(type) ? unary_float(emit, op, a) : unary_integer(emit, op, a);
 }
 
@@ -186,19 +180,19 @@ static Ir divide_integer(Emit *emit, int op, Ir a, Ir b)
     LLVMBuilderRef builder = emit->builder;
     Ir zero = emit_integer_like(emit, a, 0);
     Ir by_zero = integer_compare(emit, LLVMIntEQ, b, 0), by_minus_one = integer_compare(emit, LLVMIntEQ, b, -1);
-    Ir unsafe = LLVMBuildOr(builder, by_zero, by_minus_one, "");
-    Ir divisor = select_value(emit, unsafe, emit_integer_like(emit, a, 1), b);
+    Ir unsafe = emit_or(emit, by_zero, by_minus_one);
+    Ir divisor = emit_select(emit, unsafe, emit_integer_like(emit, a, 1), b);
     if (op == KERNEL_DIVIDE) {
         Ir quotient = LLVMBuildSDiv(builder, a, divisor, "");
-        quotient = select_value(emit, by_minus_one, LLVMBuildNeg(builder, a, ""), quotient);
-        return select_value(emit, by_zero, zero, quotient);
+        quotient = emit_select(emit, by_minus_one, LLVMBuildNeg(builder, a, ""), quotient);
+        return emit_select(emit, by_zero, zero, quotient);
     }
     Ir remainder = LLVMBuildSRem(builder, a, divisor, "");
-    Ir differ = integer_compare(emit, LLVMIntSLT, LLVMBuildXor(builder, remainder, divisor, ""), 0);
+    Ir differ = integer_compare(emit, LLVMIntSLT, emit_xor(emit, remainder, divisor), 0);
     Ir nonzero = integer_compare(emit, LLVMIntNE, remainder, 0);
     Ir moved = LLVMBuildAdd(builder, remainder, divisor, "");
-    remainder = select_value(emit, LLVMBuildAnd(builder, differ, nonzero, ""), moved, remainder);
-    return select_value(emit, unsafe, zero, remainder);
+    remainder = emit_select(emit, emit_and(emit, differ, nonzero), moved, remainder);
+    return emit_select(emit, unsafe, zero, remainder);
 }
 
 /* a^b by repeated squaring; 63 steps cover every exponent, and a negative exponent truncates the quotient 1 / a^-b. */
@@ -208,18 +202,17 @@ static Ir power_integer(Emit *emit, Ir a, Ir b)
     Ir one = emit_integer_like(emit, a, 1), zero = emit_integer_like(emit, a, 0);
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, 63), 1, 3, (Ir[]){one, a, b});
-    Ir odd = integer_compare(emit, LLVMIntNE, LLVMBuildAnd(builder, loop.carried[2], one, ""), 0);
+    Ir odd = integer_compare(emit, LLVMIntNE, emit_and(emit, loop.carried[2], one), 0);
     Ir product = LLVMBuildMul(builder, loop.carried[0], loop.carried[1], "");
-    Ir next[] = {select_value(emit, odd, product, loop.carried[0]),
-                 LLVMBuildMul(builder, loop.carried[1], loop.carried[1], ""),
-                 LLVMBuildLShr(builder, loop.carried[2], one, "")};
+    Ir next[] = {emit_select(emit, odd, product, loop.carried[0]),
+                 LLVMBuildMul(builder, loop.carried[1], loop.carried[1], ""), emit_lshr(emit, loop.carried[2], one)};
     emit_loop_end(emit, &loop, next);
-    Ir odd_exponent = integer_compare(emit, LLVMIntNE, LLVMBuildAnd(builder, b, one, ""), 0);
+    Ir odd_exponent = integer_compare(emit, LLVMIntNE, emit_and(emit, b, one), 0);
     Ir minus_one = emit_integer_like(emit, a, -1);
-    Ir inverse = select_value(emit, integer_compare(emit, LLVMIntEQ, a, 1), one, zero);
-    Ir alternating = select_value(emit, odd_exponent, minus_one, one);
-    inverse = select_value(emit, integer_compare(emit, LLVMIntEQ, a, -1), alternating, inverse);
-    return select_value(emit, integer_compare(emit, LLVMIntSLT, b, 0), inverse, loop.carried[0]);
+    Ir inverse = emit_select(emit, integer_compare(emit, LLVMIntEQ, a, 1), one, zero);
+    Ir alternating = emit_select(emit, odd_exponent, minus_one, one);
+    inverse = emit_select(emit, integer_compare(emit, LLVMIntEQ, a, -1), alternating, inverse);
+    return emit_select(emit, integer_compare(emit, LLVMIntSLT, b, 0), inverse, loop.carried[0]);
 }
 
 static Ir binary_integer(Emit *emit, int op, Ir a, Ir b)
@@ -227,27 +220,26 @@ static Ir binary_integer(Emit *emit, int op, Ir a, Ir b)
     LLVMBuilderRef builder = emit->builder;
     switch (op) {
     case KERNEL_ADD: return LLVMBuildAdd(builder, a, b, "");
-    case KERNEL_SUBTRACT: return LLVMBuildSub(builder, a, b, "");
+    case KERNEL_SUBTRACT: return emit_sub(emit, a, b);
     case KERNEL_MULTIPLY: return LLVMBuildMul(builder, a, b, "");
     case KERNEL_DIVIDE:
     case KERNEL_REMAINDER: return divide_integer(emit, op, a, b);
     case KERNEL_POWER: return power_integer(emit, a, b);
-    case KERNEL_MINIMUM: return select_value(emit, LLVMBuildICmp(builder, LLVMIntSLT, a, b, ""), a, b);
-    case KERNEL_MAXIMUM: return select_value(emit, LLVMBuildICmp(builder, LLVMIntSGT, a, b, ""), a, b);
-    case KERNEL_EQUAL: return LLVMBuildICmp(builder, LLVMIntEQ, a, b, "");
-    case KERNEL_LESS: return LLVMBuildICmp(builder, LLVMIntSLT, a, b, "");
-    case KERNEL_LESS_EQUAL: return LLVMBuildICmp(builder, LLVMIntSLE, a, b, "");
+    case KERNEL_MINIMUM: return emit_select(emit, emit_compare(emit, LLVMIntSLT, a, b), a, b);
+    case KERNEL_MAXIMUM: return emit_select(emit, emit_compare(emit, LLVMIntSGT, a, b), a, b);
+    case KERNEL_EQUAL: return emit_compare(emit, LLVMIntEQ, a, b);
+    case KERNEL_LESS: return emit_compare(emit, LLVMIntSLT, a, b);
+    case KERNEL_LESS_EQUAL: return emit_compare(emit, LLVMIntSLE, a, b);
     default: bug("kernel operation %d on integers", op);
     }
 }
 
 static Ir binary_bool(Emit *emit, int op, Ir a, Ir b)
 {
-    LLVMBuilderRef builder = emit->builder;
     switch (op) {
-    case KERNEL_AND: return LLVMBuildAnd(builder, a, b, "");
-    case KERNEL_OR: return LLVMBuildOr(builder, a, b, "");
-    case KERNEL_EQUAL: return LLVMBuildNot(builder, LLVMBuildXor(builder, a, b, ""), "");
+    case KERNEL_AND: return emit_and(emit, a, b);
+    case KERNEL_OR: return emit_or(emit, a, b);
+    case KERNEL_EQUAL: return emit_not(emit, emit_xor(emit, a, b));
     default: bug("kernel operation %d on truth values", op);
     }
 }

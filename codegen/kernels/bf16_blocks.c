@@ -27,16 +27,15 @@ static LLVMTypeRef f32_vector(const BlockReorder *reorder) { return emit_vector_
 static Ir lanes_below(const BlockReorder *reorder, Ir count, Ir first)
 {
     Emit *emit = reorder->emit;
-    Ir left = LLVMBuildSub(emit->builder, count, first, "");
-    return LLVMBuildICmp(emit->builder, LLVMIntSGT, emit_broadcast(emit, left, LANES), emit_iota(emit, 1, LANES), "");
+    Ir left = emit_sub(emit, count, first);
+    return emit_compare(emit, LLVMIntSGT, emit_broadcast(emit, left, LANES), emit_iota(emit, 1, LANES));
 }
 
 static Ir all_if(const BlockReorder *reorder, Ir condition) { return emit_broadcast(reorder->emit, condition, LANES); }
 
 static Ir at_most(const BlockReorder *reorder, Ir value, Ir limit)
 {
-    LLVMBuilderRef builder = reorder->emit->builder;
-    return LLVMBuildSelect(builder, LLVMBuildICmp(builder, LLVMIntSLT, value, limit, ""), value, limit, "");
+    return emit_select(reorder->emit, emit_compare(reorder->emit, LLVMIntSLT, value, limit), value, limit);
 }
 
 static int64_t line_stride(const BlockReorder *reorder)
@@ -70,10 +69,9 @@ static Ir lanes_of_row(const BlockReorder *reorder, Ir row, Ir k)
 static Ir lanes_of_k(const BlockReorder *reorder, Ir row, Ir k)
 {
     if (reorder->whole) return load_lanes(reorder, row, k, NULL);
-    LLVMBuilderRef builder = reorder->emit->builder;
-    Ir inside = all_if(reorder, LLVMBuildICmp(builder, LLVMIntSLT, k, reorder->depth, ""));
+    Ir inside = all_if(reorder, emit_compare(reorder->emit, LLVMIntSLT, k, reorder->depth));
     Ir exists = lanes_below(reorder, reorder->extent, row);
-    return load_lanes(reorder, row, k, LLVMBuildAnd(builder, exists, inside, ""));
+    return load_lanes(reorder, row, k, emit_and(reorder->emit, exists, inside));
 }
 
 /* The vectors of a block as memory has them: of row i its k 0 ... 15 and 16 ... 31 at i and LANES + i, or k 0 ... 31 of
@@ -141,7 +139,7 @@ static Ir split_leading(const BlockReorder *reorder, Ir *value)
     Ir half = emit_broadcast(emit, emit_i32(emit, 0x8000), LANES);
     Ir mask = emit_broadcast(emit, emit_i32(emit, (int)0xFFFF0000), LANES);
     Ir leading = LLVMBuildAdd(builder, LLVMBuildBitCast(builder, *value, bits, ""), half, "");
-    leading = LLVMBuildBitCast(builder, LLVMBuildAnd(builder, leading, mask, ""), f32_vector(reorder), "");
+    leading = LLVMBuildBitCast(builder, emit_and(emit, leading, mask), f32_vector(reorder), "");
     *value = LLVMBuildFSub(builder, *value, leading, "");
     return leading;
 }
@@ -190,10 +188,10 @@ static Ir block_address(const BlockReorder *reorder, Ir row, Ir k)
     Emit *emit = reorder->emit;
     LLVMBuilderRef builder = emit->builder;
     const BlockLayout *layout = reorder->layout;
-    Ir side = LLVMBuildLShr(builder, row, emit_i64(emit, 4), "");
+    Ir side = emit_lshr(emit, row, emit_i64(emit, 4));
     Ir before =
         layout->side_pitch ? emit_mul(emit, side, layout->side_pitch) : LLVMBuildMul(builder, side, reorder->steps, "");
-    Ir step = LLVMBuildLShr(builder, k, emit_i64(emit, 5), "");
+    Ir step = emit_lshr(emit, k, emit_i64(emit, 5));
     Ir offset = layout->side_pitch ? emit_add(emit, before, emit_mul(emit, step, layout->step_pitch))
                                    : emit_mul(emit, emit_add(emit, before, step), layout->step_pitch);
     return emit_address(emit, emit->i8, reorder->reordered, offset);
@@ -236,7 +234,7 @@ static BlockReorder reorder_for(Emit *emit, const Kernel *kernel, const KernelGe
     reorder.extent = LLVMGetParam(emit->function, REORDER_EXTENT);
     reorder.depth = LLVMGetParam(emit->function, REORDER_DEPTH);
     Ir more = emit_add(emit, reorder.depth, emit_i64(emit, BLOCK_DEPTH - 1));
-    reorder.steps = LLVMBuildLShr(emit->builder, more, emit_i64(emit, 5), "");
+    reorder.steps = emit_lshr(emit, more, emit_i64(emit, 5));
     return reorder;
 }
 
@@ -267,8 +265,8 @@ static void reorder_block_or_rest(BlockReorder *reorder, Ir row, Ir k, LLVMValue
     LLVMBuilderRef builder = emit->builder;
     Ir row_end = emit_add(emit, row, emit_i64(emit, BLOCK_SIDE)),
        k_end = emit_add(emit, k, emit_i64(emit, BLOCK_DEPTH));
-    Ir whole = LLVMBuildAnd(builder, LLVMBuildICmp(builder, LLVMIntSLE, row_end, reorder->extent, ""),
-                            LLVMBuildICmp(builder, LLVMIntSLE, k_end, reorder->depth, ""), "");
+    Ir whole = emit_and(emit, emit_compare(emit, LLVMIntSLE, row_end, reorder->extent),
+                        emit_compare(emit, LLVMIntSLE, k_end, reorder->depth));
     EmitIf branch;
     emit_if(emit, &branch, whole);
     if (!reorder->layout->in_cache) prefetch_block(reorder, row, k);

@@ -53,10 +53,8 @@ Ir body_value(Body *body, Register r, int copy, bool vector)
 
 void body_load_operands(Body *body, Ir operand_array)
 {
-    Emit *emit = body->emit;
-    for (int i = 0; i < body->kernel->operand_count; i++) {
-        body->operand[i] = emit_operand(emit, operand_array, i, body->kernel->operands[i].dtype);
-    }
+    for (int i = 0; i < body->kernel->operand_count; i++)
+        body->operand[i] = emit_operand(body->emit, operand_array, i, body->kernel->operands[i].dtype);
 }
 
 /* Elements from the operand's address to where the outer iteration begins. */
@@ -74,10 +72,9 @@ static Ir outer_offset(Body *body, int number)
 
 void body_set_base(Body *body)
 {
-    Emit *emit = body->emit;
     for (int i = 0; i < body->kernel->operand_count; i++) {
         DType dtype = body->kernel->operands[i].dtype;
-        body->base[i] = emit_element_address(emit, dtype, body->operand[i], outer_offset(body, i));
+        body->base[i] = emit_element_address(body->emit, dtype, body->operand[i], outer_offset(body, i));
     }
 }
 
@@ -89,9 +86,8 @@ static Ir inner_offset(Body *body, int number, int copy, bool inner)
     Ir offset = emit_i64(emit, 0);
     int64_t stride = operand->stride[inner_axis(body)];
     if (inner && stride) offset = emit_add(emit, offset, emit_mul(emit, body->index[inner_axis(body)], stride));
-    if (body->copy_axis >= 0 && copy > 0 && (inner || body->copy_axis != inner_axis(body))) {
+    if (body->copy_axis >= 0 && copy > 0 && (inner || body->copy_axis != inner_axis(body)))
         offset = emit_add(emit, offset, emit_i64(emit, copy * body->copy_step * operand->stride[body->copy_axis]));
-    }
     return offset;
 }
 
@@ -105,8 +101,7 @@ Ir body_address(Body *body, int number, Register offset_register, int copy, bool
     Emit *emit = body->emit;
     const KernelOperand *operand = &body->kernel->operands[number];
     Ir offset = inner_offset(body, number, copy, inner);
-    if (offset_register && !body_is_vector(body, offset_register)) {
+    if (offset_register && !body_is_vector(body, offset_register))
         offset = emit_add(emit, offset, body_value(body, offset_register, copy, false));
-    }
     return emit_element_address(emit, operand->dtype, body->base[number], offset);
 }

@@ -62,9 +62,9 @@ static Ir any_bit(Body *body, Ir lanes)
 {
     Emit *emit = body->emit;
     LLVMTypeRef set = LLVMIntTypeInContext(emit->context, (unsigned)body->lanes);
-    lanes = LLVMBuildICmp(emit->builder, LLVMIntNE, lanes, LLVMConstNull(LLVMTypeOf(lanes)), "");
+    lanes = emit_compare(emit, LLVMIntNE, lanes, LLVMConstNull(LLVMTypeOf(lanes)));
     lanes = LLVMBuildBitCast(emit->builder, lanes, set, "");
-    return LLVMBuildICmp(emit->builder, LLVMIntNE, lanes, LLVMConstNull(set), "");
+    return emit_compare(emit, LLVMIntNE, lanes, LLVMConstNull(set));
 }
 
 Ir body_any_not_zero(Body *body, const KernelPhase *phase)
@@ -76,7 +76,7 @@ Ir body_any_not_zero(Body *body, const KernelPhase *phase)
         for (int copy = 0; copy < body_copies(body, (Register)r); copy++) {
             Ir address = body_address(body, load->operand, 0, copy, phase->inner);
             Ir more = lanes_as_bits(body, load_raw(body, load, 0, address, true, copy));
-            bits = bits ? LLVMBuildOr(body->emit->builder, bits, more, "") : more;
+            bits = bits ? emit_or(body->emit, bits, more) : more;
         }
     }
     return bits ? any_bit(body, bits) : NULL;
@@ -151,14 +151,13 @@ static void store_changes(Body *body, Register r, Register load, bool inner)
     for (int copy = 0; copy < body_copies(body, r); copy++) {
         stored[copy] = stored_value(body, r, copy, inner);
         Ir old = lanes_as_bits(body, body_value(body, load, copy, true));
-        Ir change = LLVMBuildXor(emit->builder, old, lanes_as_bits(body, stored[copy].value), "");
-        changes = changes ? LLVMBuildOr(emit->builder, changes, change, "") : change;
+        Ir change = emit_xor(emit, old, lanes_as_bits(body, stored[copy].value));
+        changes = changes ? emit_or(emit, changes, change) : change;
     }
     EmitIf branch;
     emit_if(emit, &branch, any_bit(body, changes));
     for (int copy = 0; copy < body_copies(body, r); copy++)
         emit_store(emit, stored[copy].value, stored[copy].address, NULL, (unsigned)sizeof(float));
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
@@ -217,12 +216,11 @@ static Ir compute(Body *body, Register r, int copy)
     Ir b = body_value(body, instruction->b, copy, vector);
     if (instruction->op == KERNEL_SELECT) {
         Ir c = body_value(body, instruction->c, copy, vector);
-        return LLVMBuildSelect(body->emit->builder, a, b, c, "");
+        return emit_select(body->emit, a, b, c);
     }
     const KernelInstruction *exponent = kernel_instruction(kernel, instruction->b);
-    if (instruction->op == KERNEL_POWER && dtype_is_float(type) && exponent->op == KERNEL_CONSTANT) {
+    if (instruction->op == KERNEL_POWER && dtype_is_float(type) && exponent->op == KERNEL_CONSTANT)
         return arithmetic_power_constant(body->emit, a, b, exponent->constant.number);
-    }
     return arithmetic_binary(body->emit, instruction->op, type, a, b);
 }
 
@@ -269,9 +267,8 @@ void body_emit(Body *body, Register r)
 
 Ir body_reduction_identity(Body *body, Register r, int lanes)
 {
-    Emit *emit = body->emit;
     const KernelInstruction *instruction = kernel_instruction(body->kernel, r);
-    LLVMTypeRef type = emit_register_type(emit, (DType)instruction->type);
+    LLVMTypeRef type = emit_register_type(body->emit, (DType)instruction->type);
     bool is_float = dtype_is_float((DType)instruction->type);
     int op = instruction->op;
     Ir scalar;
@@ -309,8 +306,7 @@ Ir body_reduction_across(Body *body, Register r, Ir accumulated)
             LLVMBuildShuffleVector(emit->builder, accumulated, undefined, LLVMConstVector(high, (unsigned)lanes), "");
         accumulated = body_reduction_step(body, r, a, b);
     }
-    if (emit_lanes(accumulated) == 1 && LLVMGetTypeKind(LLVMTypeOf(accumulated)) == LLVMVectorTypeKind) {
+    if (emit_lanes(accumulated) == 1 && LLVMGetTypeKind(LLVMTypeOf(accumulated)) == LLVMVectorTypeKind)
         accumulated = LLVMBuildExtractElement(emit->builder, accumulated, emit_i32(emit, 0), "");
-    }
     return accumulated;
 }

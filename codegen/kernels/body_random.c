@@ -6,12 +6,12 @@
 static Ir mix(Emit *emit, Ir x, Ir key)
 {
     LLVMBuilderRef builder = emit->builder;
-    Ir mixed = LLVMBuildXor(builder, LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT1), ""), key, "");
-    x = LLVMBuildXor(builder, x, mixed, "");
+    Ir mixed = emit_xor(emit, emit_lshr(emit, x, emit_integer_like(emit, x, RANDOM_SHIFT1)), key);
+    x = emit_xor(emit, x, mixed);
     x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER1), "");
-    x = LLVMBuildXor(builder, x, LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT2), ""), "");
+    x = emit_xor(emit, x, emit_lshr(emit, x, emit_integer_like(emit, x, RANDOM_SHIFT2)));
     x = LLVMBuildMul(builder, x, emit_integer_like(emit, x, RANDOM_MULTIPLIER2), "");
-    return LLVMBuildXor(builder, x, LLVMBuildLShr(builder, x, emit_integer_like(emit, x, RANDOM_SHIFT3), ""), "");
+    return emit_xor(emit, x, emit_lshr(emit, x, emit_integer_like(emit, x, RANDOM_SHIFT3)));
 }
 
 static Ir low_word(Emit *emit, Ir value)
@@ -21,13 +21,10 @@ static Ir low_word(Emit *emit, Ir value)
 
 static Ir high_word(Emit *emit, Ir value)
 {
-    return low_word(emit, LLVMBuildLShr(emit->builder, value, emit_integer_like(emit, value, 32), ""));
+    return low_word(emit, emit_lshr(emit, value, emit_integer_like(emit, value, 32)));
 }
 
-static Ir halved(Emit *emit, Ir position)
-{
-    return LLVMBuildLShr(emit->builder, position, emit_integer_like(emit, position, 1), "");
-}
+static Ir halved(Emit *emit, Ir position) { return emit_lshr(emit, position, emit_integer_like(emit, position, 1)); }
 
 /* Scalars, or vectors of equal length, as one type. */
 static Ir add_broadcast(Emit *emit, Ir a, Ir b)
@@ -72,17 +69,17 @@ static Ir copy_alone(Body *body, const KernelInstruction *instruction, int copy,
     Ir position = add_broadcast(emit, body_value(body, instruction->b, copy, false),
                                 body_position(body, instruction->operand, copy, inner));
     Ir x = emit_broadcast(emit, spread(emit, key, position), lanes), odd_lane = constant_words(emit, odd, lanes);
-    Ir odd_first = LLVMBuildAnd(builder, position, emit_integer_like(emit, position, 1), "");
+    Ir odd_first = emit_and(emit, position, emit_integer_like(emit, position, 1));
     odd_first = emit_broadcast(emit, low_word(emit, odd_first), lanes);
     x = LLVMBuildAdd(builder, x, constant_words(emit, apart, lanes), "");
-    Ir carry = LLVMBuildAnd(builder, odd_first, odd_lane, "");
+    Ir carry = emit_and(emit, odd_first, odd_lane);
     x = LLVMBuildAdd(builder, x, LLVMBuildMul(builder, carry, emit_integer_like(emit, x, RANDOM_SPREAD), ""), "");
     x = mix(emit, x, emit_broadcast(emit, high_word(emit, key), lanes));
-    Ir shift = LLVMBuildXor(builder, odd_first, odd_lane, "");
+    Ir shift = emit_xor(emit, odd_first, odd_lane);
     shift = LLVMBuildMul(builder, shift, emit_integer_like(emit, x, RANDOM_ELEMENT_BITS), "");
-    x = LLVMBuildLShr(builder, x, shift, "");
-    x = LLVMBuildAnd(builder, x, emit_integer_like(emit, x, RANDOM_ELEMENT_RANGE - 1), "");
-    return LLVMBuildICmp(builder, LLVMIntULT, x, emit_broadcast(emit, low_word(emit, bound), lanes), "");
+    x = emit_lshr(emit, x, shift);
+    x = emit_and(emit, x, emit_integer_like(emit, x, RANDOM_ELEMENT_RANGE - 1));
+    return emit_compare(emit, LLVMIntULT, x, emit_broadcast(emit, low_word(emit, bound), lanes));
 }
 
 /* ---- Both halves of every word ---- */
@@ -136,7 +133,7 @@ static void copies_together(Body *body, Register r, int copy, int count, bool in
     x = mix(emit, x, emit_broadcast(emit, high_word(emit, key), words));
     Ir numbers = LLVMBuildBitCast(emit->builder, x, LLVMVectorType(emit->i16, (unsigned)words * 2), "");
     bound = LLVMBuildTrunc(emit->builder, bound, emit->i16, "");
-    Ir below = LLVMBuildICmp(emit->builder, LLVMIntULT, numbers, emit_broadcast(emit, bound, words * 2), "");
+    Ir below = emit_compare(emit, LLVMIntULT, numbers, emit_broadcast(emit, bound, words * 2));
     for (int i = 0; i < count; i++)
         body->value[r][copy + i] = count == 1 ? below : extract_half(emit, below, i, body->lanes);
 }

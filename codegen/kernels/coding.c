@@ -42,12 +42,12 @@ static LLVMTypeRef tile_type(Row *row, LLVMTypeRef element)
 
 static Ir shift_right(Row *row, Ir value, int bits)
 {
-    return LLVMBuildLShr(row->emit->builder, value, emit_integer_like(row->emit, value, bits), "");
+    return emit_lshr(row->emit, value, emit_integer_like(row->emit, value, bits));
 }
 
 static Ir and_constant(Row *row, Ir value, int64_t mask)
 {
-    return LLVMBuildAnd(row->emit->builder, value, emit_integer_like(row->emit, value, mask), "");
+    return emit_and(row->emit, value, emit_integer_like(row->emit, value, mask));
 }
 
 /* Channels beyond the row's end are zero. NULL: there are none. */
@@ -67,14 +67,14 @@ static Ir draw_tile(Row *row, Ir channel)
     Ir upper = LLVMBuildTrunc(builder, shift_right(row, row->key, 32), emit->i32, "");
     Ir x = LLVMBuildAdd(builder, shift_right(row, number, 1), splat(row, start), "");
     x = LLVMBuildMul(builder, x, splat_i32(row, RANDOM_SPREAD), "");
-    Ir mixed = LLVMBuildXor(builder, shift_right(row, x, RANDOM_SHIFT1), splat(row, upper), "");
-    x = LLVMBuildXor(builder, x, mixed, "");
+    Ir mixed = emit_xor(emit, shift_right(row, x, RANDOM_SHIFT1), splat(row, upper));
+    x = emit_xor(emit, x, mixed);
     x = LLVMBuildMul(builder, x, splat_i32(row, RANDOM_MULTIPLIER1), "");
-    x = LLVMBuildXor(builder, x, shift_right(row, x, RANDOM_SHIFT2), "");
+    x = emit_xor(emit, x, shift_right(row, x, RANDOM_SHIFT2));
     x = LLVMBuildMul(builder, x, splat_i32(row, RANDOM_MULTIPLIER2), "");
-    x = LLVMBuildXor(builder, x, shift_right(row, x, RANDOM_SHIFT3), "");
+    x = emit_xor(emit, x, shift_right(row, x, RANDOM_SHIFT3));
     Ir shift = LLVMBuildMul(builder, and_constant(row, number, 1), splat_i32(row, RANDOM_ELEMENT_BITS), "");
-    return and_constant(row, LLVMBuildLShr(builder, x, shift, ""), RANDOM_ELEMENT_RANGE - 1);
+    return and_constant(row, emit_lshr(emit, x, shift), RANDOM_ELEMENT_RANGE - 1);
 }
 
 /* H64 without its factor, lanes `distance` apart at a time. Where the lane's number has that bit, the lane is negated
@@ -91,7 +91,7 @@ static Ir rotate(Row *row, Ir tile)
         }
         Ir other =
             LLVMBuildShuffleVector(builder, tile, LLVMGetPoison(LLVMTypeOf(tile)), LLVMConstVector(partner, LANES), "");
-        Ir bits = LLVMBuildXor(builder, emit_bitcast(emit, tile, emit->i32), LLVMConstVector(sign, LANES), "");
+        Ir bits = emit_xor(emit, emit_bitcast(emit, tile, emit->i32), LLVMConstVector(sign, LANES));
         tile = LLVMBuildFAdd(builder, other, emit_bitcast(emit, bits, emit->f32), "");
     }
     return tile;
@@ -106,10 +106,10 @@ static Ir scale_of(Row *row, Ir largest)
     Emit *emit = row->emit;
     Ir least = emit_i32(emit, (int)CODEC_LEAST_BITS), most = emit_i32(emit, (int)CODEC_MOST_BITS);
     Ir up = shift_right(row, LLVMBuildAdd(builder, largest, emit_i32(emit, 0xffff), ""), 16);
-    Ir large = LLVMBuildICmp(builder, LLVMIntUGE, largest, most, "");
-    Ir small = LLVMBuildICmp(builder, LLVMIntULT, largest, least, "");
-    up = LLVMBuildSelect(builder, large, emit_i32(emit, CODEC_NAN), up, "");
-    return LLVMBuildSelect(builder, small, emit_i32(emit, 0), up, "");
+    Ir large = emit_compare(row->emit, LLVMIntUGE, largest, most);
+    Ir small = emit_compare(row->emit, LLVMIntULT, largest, least);
+    up = emit_select(row->emit, large, emit_i32(emit, CODEC_NAN), up);
+    return emit_select(row->emit, small, emit_i32(emit, 0), up);
 }
 
 /* The whole numbers q of the tile. */
@@ -121,11 +121,11 @@ static Ir quantise(Row *row, Ir tile, Ir channel)
         Ir fixed = LLVMBuildFMul(builder, tile, emit_float_like(emit, tile, 0x1p16), "");
         fixed = LLVMBuildFPToSI(builder, fixed, tile_type(row, emit->i32), "");
         fixed = LLVMBuildAdd(builder, fixed, draw_tile(row, channel), "");
-        return LLVMBuildAShr(builder, fixed, splat_i32(row, 16), "");
+        return emit_ashr(row->emit, fixed, splat_i32(row, 16));
     }
     Ir magic = emit_float_like(emit, tile, CODEC_ROUNDING);
     Ir bits = emit_bitcast(emit, LLVMBuildFAdd(builder, tile, magic, ""), emit->i32);
-    return LLVMBuildSub(builder, bits, LLVMConstBitCast(magic, tile_type(row, emit->i32)), "");
+    return emit_sub(row->emit, bits, LLVMConstBitCast(magic, tile_type(row, emit->i32)));
 }
 
 static Ir byte_address(Row *row, Ir offset, int64_t further)
@@ -143,22 +143,22 @@ static void encode_tile(Row *row, Ir channel, Ir offset, int count)
     tile = LLVMBuildFMul(builder, tile, emit_float_like(emit, tile, 0.125), "");
     Ir sizes = and_constant(row, emit_bitcast(emit, tile, emit->i32), 0x7fffffff);
     Ir scale = scale_of(row, emit_unary_intrinsic(emit, "llvm.vector.reduce.umax", sizes));
-    Ir is_zero = LLVMBuildICmp(builder, LLVMIntEQ, scale, emit_i32(emit, 0), "");
-    Ir is_nan = LLVMBuildICmp(builder, LLVMIntEQ, scale, emit_i32(emit, CODEC_NAN), "");
-    Ir counts = LLVMBuildNot(builder, LLVMBuildOr(builder, is_zero, is_nan, ""), "");
-    Ir number = LLVMBuildShl(builder, scale, emit_i32(emit, 16), "");
-    Ir divisor = LLVMBuildSelect(builder, counts, number, emit_i32(emit, 0x3f800000), "");
+    Ir is_zero = emit_compare(emit, LLVMIntEQ, scale, emit_i32(emit, 0));
+    Ir is_nan = emit_compare(emit, LLVMIntEQ, scale, emit_i32(emit, CODEC_NAN));
+    Ir counts = emit_not(emit, emit_or(emit, is_zero, is_nan));
+    Ir number = emit_shl(emit, scale, emit_i32(emit, 16));
+    Ir divisor = emit_select(emit, counts, number, emit_i32(emit, 0x3f800000));
     divisor = LLVMBuildBitCast(builder, divisor, emit->f32, "");
     Ir levels = LLVMConstReal(emit->f32, codec_levels(row->codec));
     Ir factor = LLVMBuildFDiv(builder, levels, divisor, "");
     tile = LLVMBuildFMul(builder, tile, splat(row, factor), "");
-    tile = LLVMBuildSelect(builder, splat(row, counts), tile, LLVMConstNull(LLVMTypeOf(tile)), "");
+    tile = emit_select(emit, splat(row, counts), tile, LLVMConstNull(LLVMTypeOf(tile)));
     Ir code = LLVMBuildAdd(builder, quantise(row, tile, channel), splat_i32(row, codec_levels(row->codec)), "");
     code = LLVMBuildTrunc(builder, code, tile_type(row, emit->i8), "");
     emit_store(emit, LLVMBuildTrunc(builder, scale, emit->i16, ""), byte_address(row, offset, 0), NULL, 1);
     for (int bit = 0; bit < codec_bits(row->codec); bit++) {
         Ir plane = and_constant(row, code, 1 << bit);
-        plane = LLVMBuildICmp(builder, LLVMIntNE, plane, LLVMConstNull(LLVMTypeOf(plane)), "");
+        plane = emit_compare(emit, LLVMIntNE, plane, LLVMConstNull(LLVMTypeOf(plane)));
         plane = LLVMBuildBitCast(builder, plane, emit->i64, "");
         emit_store(emit, plane, byte_address(row, offset, 2 + 8 * bit), NULL, 1);
     }
@@ -169,7 +169,7 @@ static void decode_tile(Row *row, Ir channel, Ir offset, int count)
     Emit *emit = row->emit;
     LLVMBuilderRef builder = emit->builder;
     Ir scale = emit_load(emit, emit->i16, byte_address(row, offset, 0), NULL, 1);
-    scale = LLVMBuildShl(builder, LLVMBuildZExt(builder, scale, emit->i32, ""), emit_i32(emit, 16), "");
+    scale = emit_shl(emit, LLVMBuildZExt(builder, scale, emit->i32, ""), emit_i32(emit, 16));
     scale = LLVMBuildBitCast(builder, scale, emit->f32, "");
     Ir step = LLVMBuildFDiv(builder, scale, LLVMConstReal(emit->f32, codec_levels(row->codec)), "");
     step = LLVMBuildFMul(builder, step, LLVMConstReal(emit->f32, 0.125), "");
@@ -178,11 +178,11 @@ static void decode_tile(Row *row, Ir channel, Ir offset, int count)
         Ir plane = emit_load(emit, emit->i64, byte_address(row, offset, 2 + 8 * bit), NULL, 1);
         plane = LLVMBuildBitCast(builder, plane, tile_type(row, emit->i1), "");
         plane = LLVMBuildZExt(builder, plane, tile_type(row, emit->i8), "");
-        plane = LLVMBuildShl(builder, plane, emit_integer_like(emit, plane, bit), "");
-        code = LLVMBuildOr(builder, code, plane, "");
+        plane = emit_shl(emit, plane, emit_integer_like(emit, plane, bit));
+        code = emit_or(emit, code, plane);
     }
     code = LLVMBuildZExt(builder, code, tile_type(row, emit->i32), "");
-    code = LLVMBuildSub(builder, code, splat_i32(row, codec_levels(row->codec)), "");
+    code = emit_sub(emit, code, splat_i32(row, codec_levels(row->codec)));
     Ir tile = LLVMBuildSIToFP(builder, code, tile_type(row, emit->f32), "");
     tile = rotate(row, LLVMBuildFMul(builder, tile, splat(row, step), ""));
     emit_store(emit, tile, emit_address(emit, emit->f32, row->channels, channel), tile_mask(row, count), 4);
@@ -204,10 +204,10 @@ static void encode_halves(Row *row, Ir channel, Ir offset, int count)
     }
     Ir size = and_constant(row, bits, 0x7fffffff), infinity = splat_i32(row, 0x7f800000);
     Ir rounded = shift_right(row, LLVMBuildAdd(builder, bits, added, ""), 16);
-    Ir is_nan = LLVMBuildICmp(builder, LLVMIntUGT, size, infinity, "");
-    Ir is_infinite = LLVMBuildICmp(builder, LLVMIntEQ, size, infinity, "");
-    rounded = LLVMBuildSelect(builder, is_infinite, shift_right(row, bits, 16), rounded, "");
-    rounded = LLVMBuildSelect(builder, is_nan, splat_i32(row, CODEC_NAN), rounded, "");
+    Ir is_nan = emit_compare(emit, LLVMIntUGT, size, infinity);
+    Ir is_infinite = emit_compare(emit, LLVMIntEQ, size, infinity);
+    rounded = emit_select(emit, is_infinite, shift_right(row, bits, 16), rounded);
+    rounded = emit_select(emit, is_nan, splat_i32(row, CODEC_NAN), rounded);
     rounded = LLVMBuildTrunc(builder, rounded, tile_type(row, emit->i16), "");
     emit_store(emit, rounded, byte_address(row, offset, 0), mask, 1);
 }
@@ -219,7 +219,7 @@ static void decode_halves(Row *row, Ir channel, Ir offset, int count)
     Ir mask = tile_mask(row, count), address = emit_address(emit, emit->f32, row->channels, channel);
     Ir halves = emit_load(emit, tile_type(row, emit->i16), byte_address(row, offset, 0), mask, 1);
     Ir bits = LLVMBuildZExt(builder, halves, tile_type(row, emit->i32), "");
-    emit_store(emit, LLVMBuildShl(builder, bits, splat_i32(row, 16), ""), address, mask, 4);
+    emit_store(emit, emit_shl(emit, bits, splat_i32(row, 16)), address, mask, 4);
 }
 
 /* ---- Rows ---- */

@@ -14,17 +14,10 @@ static bool is_f32(Emit *emit, Ir x)
 static Ir polynomial(Emit *emit, Ir x, const double *coefficient, int count)
 {
     Ir result = emit_float_like(emit, x, coefficient[count - 1]);
-    for (int i = count - 2; i >= 0; i--) {
-        result = emit_fma(emit, result, x, emit_float_like(emit, x, coefficient[i]));
-    }
+    for (int i = count - 2; i >= 0; i--) result = emit_fma(emit, result, x, emit_float_like(emit, x, coefficient[i]));
     return result;
 }
 #define POLYNOMIAL(x, table) polynomial(emit, x, table, (int)(sizeof(table) / sizeof *(table)))
-
-static Ir select_value(Emit *emit, Ir condition, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, condition, a, b, "");
-}
 
 static Ir compare(Emit *emit, LLVMRealPredicate predicate, Ir x, double y)
 {
@@ -35,7 +28,7 @@ static Ir compare(Emit *emit, LLVMRealPredicate predicate, Ir x, double y)
 static Ir power_of_two(Emit *emit, Ir n)
 {
     Ir biased = LLVMBuildAdd(emit->builder, n, emit_integer_like(emit, n, 127), "");
-    return emit_bitcast(emit, LLVMBuildShl(emit->builder, biased, emit_integer_like(emit, n, 23), ""), emit->f32);
+    return emit_bitcast(emit, emit_shl(emit, biased, emit_integer_like(emit, n, 23)), emit->f32);
 }
 
 /* exp(x) = 2^n exp(r), |r| <= ln(2)/2: n is rounded by adding 1.5 * 2^23, so that its low bits are n. Returns exp(r),
@@ -52,7 +45,7 @@ static Ir reduced_exp(Emit *emit, Ir x, Ir *n, Ir *rounded)
     r = emit_fma(emit, *rounded, emit_float_like(emit, x, -1.42860677e-6), r);
     Ir squared = LLVMBuildFMul(builder, r, r, "");
     Ir value = emit_fma(emit, POLYNOMIAL(r, fit), squared, r);
-    *n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
+    *n = emit_sub(emit, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32));
     return LLVMBuildFAdd(builder, value, emit_float_like(emit, x, 1.0), "");
 }
 
@@ -90,11 +83,11 @@ static Ir exp_f32(Emit *emit, Ir x)
     if (has_scaling(emit, x)) return exp_with_scaling(emit, x);
     LLVMBuilderRef builder = emit->builder;
     /* The comparisons are false for NaN, which passes through. */
-    Ir clamped = select_value(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
-    clamped = select_value(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
+    Ir clamped = emit_select(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
+    clamped = emit_select(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
     Ir n, rounded, value = reduced_exp(emit, clamped, &n, &rounded);
-    Ir half = LLVMBuildAShr(builder, n, emit_integer_like(emit, n, 1), "");
-    Ir rest = LLVMBuildSub(builder, n, half, "");
+    Ir half = emit_ashr(emit, n, emit_integer_like(emit, n, 1));
+    Ir rest = emit_sub(emit, n, half);
     value = LLVMBuildFMul(builder, value, power_of_two(emit, half), "");
     return LLVMBuildFMul(builder, value, power_of_two(emit, rest), "");
 }
@@ -108,17 +101,16 @@ static Ir log_f32(Emit *emit, Ir x)
                                  1.187301651e-01,  -1.178969741e-01, 6.915149093e-02};
     LLVMBuilderRef builder = emit->builder;
     Ir subnormal = compare(emit, LLVMRealOLT, x, 1.1754943508222875e-38);
-    Ir scaled = select_value(emit, subnormal, LLVMBuildFMul(builder, x, emit_float_like(emit, x, 8388608.0), ""), x);
+    Ir scaled = emit_select(emit, subnormal, LLVMBuildFMul(builder, x, emit_float_like(emit, x, 8388608.0), ""), x);
     Ir bits = emit_bitcast(emit, scaled, emit->i32);
     /* Offset by the bits of sqrt(1/2), the exponent field counts from there. */
-    Ir offset = LLVMBuildSub(builder, bits, emit_integer_like(emit, bits, 0x3f3504f3), "");
-    Ir exponent = LLVMBuildAShr(builder, offset, emit_integer_like(emit, bits, 23), "");
-    Ir mantissa =
-        LLVMBuildSub(builder, bits, LLVMBuildShl(builder, exponent, emit_integer_like(emit, bits, 23), ""), "");
+    Ir offset = emit_sub(emit, bits, emit_integer_like(emit, bits, 0x3f3504f3));
+    Ir exponent = emit_ashr(emit, offset, emit_integer_like(emit, bits, 23));
+    Ir mantissa = emit_sub(emit, bits, emit_shl(emit, exponent, emit_integer_like(emit, bits, 23)));
     Ir f = LLVMBuildFSub(builder, emit_bitcast(emit, mantissa, emit->f32), emit_float_like(emit, x, 1.0), "");
     Ir e = LLVMBuildSIToFP(builder, exponent, LLVMTypeOf(x), "");
     e = LLVMBuildFSub(builder, e,
-                      select_value(emit, subnormal, emit_float_like(emit, x, 23.0), emit_float_like(emit, x, 0.0)), "");
+                      emit_select(emit, subnormal, emit_float_like(emit, x, 23.0), emit_float_like(emit, x, 0.0)), "");
     Ir squared = LLVMBuildFMul(builder, f, f, "");
     Ir value = LLVMBuildFMul(builder, LLVMBuildFMul(builder, squared, f, ""), POLYNOMIAL(f, fit), "");
     value = emit_fma(emit, e, emit_float_like(emit, x, -2.12194440e-4), value);
@@ -126,9 +118,9 @@ static Ir log_f32(Emit *emit, Ir x)
     value = LLVMBuildFAdd(builder, value, f, "");
     value = emit_fma(emit, e, emit_float_like(emit, x, 0.693359375), value);
     Ir nan = emit_float_like(emit, x, __builtin_nan("")), infinity = emit_float_like(emit, x, __builtin_inf());
-    value = select_value(emit, compare(emit, LLVMRealOEQ, x, 0.0), LLVMBuildFNeg(builder, infinity, ""), value);
-    value = select_value(emit, compare(emit, LLVMRealOEQ, x, __builtin_inf()), infinity, value);
-    return select_value(emit, compare(emit, LLVMRealULT, x, 0.0), nan, value);
+    value = emit_select(emit, compare(emit, LLVMRealOEQ, x, 0.0), LLVMBuildFNeg(builder, infinity, ""), value);
+    value = emit_select(emit, compare(emit, LLVMRealOEQ, x, __builtin_inf()), infinity, value);
+    return emit_select(emit, compare(emit, LLVMRealULT, x, 0.0), nan, value);
 }
 
 /* |x| < 0.9277: x times a polynomial in x^2; beyond: 1 - exp(-q(|x|)), which is 1 from 3.95 on. */
@@ -143,12 +135,12 @@ static Ir erf_f32(Emit *emit, Ir x)
     LLVMBuilderRef builder = emit->builder;
     Ir magnitude = emit_unary_intrinsic(emit, "llvm.fabs", x);
     Ir inner = LLVMBuildFMul(builder, x, POLYNOMIAL(LLVMBuildFMul(builder, x, x, ""), near_zero), "");
-    Ir t = select_value(emit, compare(emit, LLVMRealOGT, magnitude, 3.95), emit_float_like(emit, x, 3.95), magnitude);
+    Ir t = emit_select(emit, compare(emit, LLVMRealOGT, magnitude, 3.95), emit_float_like(emit, x, 3.95), magnitude);
     Ir outer = exp_bounded(emit, LLVMBuildFNeg(builder, POLYNOMIAL(t, beyond), ""));
     outer = LLVMBuildFSub(builder, emit_float_like(emit, x, 1.0), outer, "");
     LLVMTypeRef type = LLVMTypeOf(x);
     outer = emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){outer, x}, 2);
-    return select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.9277), inner, outer);
+    return emit_select(emit, compare(emit, LLVMRealOLT, magnitude, 0.9277), inner, outer);
 }
 
 /* |x| < 0.625: x + x^3 p(x^2); beyond: 1 - 2 / (exp(2 |x|) + 1), which is 1 from 10 on. */
@@ -162,12 +154,12 @@ static Ir tanh_f32(Emit *emit, Ir x)
     Ir squared = LLVMBuildFMul(builder, x, x, "");
     Ir cubed = LLVMBuildFMul(builder, squared, x, "");
     Ir inner = emit_fma(emit, cubed, POLYNOMIAL(squared, near_zero), x);
-    Ir t = select_value(emit, compare(emit, LLVMRealOGT, magnitude, 10.0), emit_float_like(emit, x, 10.0), magnitude);
+    Ir t = emit_select(emit, compare(emit, LLVMRealOGT, magnitude, 10.0), emit_float_like(emit, x, 10.0), magnitude);
     Ir e = exp_bounded(emit, LLVMBuildFAdd(builder, t, t, ""));
     Ir one = emit_float_like(emit, x, 1.0), two = emit_float_like(emit, x, 2.0);
     Ir outer = LLVMBuildFSub(builder, one, LLVMBuildFDiv(builder, two, LLVMBuildFAdd(builder, e, one, ""), ""), "");
     LLVMTypeRef type = LLVMTypeOf(x);
-    Ir result = select_value(emit, compare(emit, LLVMRealOLT, magnitude, 0.625), inner, outer);
+    Ir result = emit_select(emit, compare(emit, LLVMRealOLT, magnitude, 0.625), inner, outer);
     return emit_intrinsic(emit, "llvm.copysign", &type, 1, (Ir[]){result, x}, 2);
 }
 
@@ -182,7 +174,7 @@ Ir math_sigmoid(Emit *emit, Ir x)
     LLVMBuilderRef builder = emit->builder;
     Ir one = emit_float_like(emit, x, 1.0);
     Ir e = math_exp(emit, LLVMBuildFNeg(builder, emit_unary_intrinsic(emit, "llvm.fabs", x), ""));
-    Ir numerator = select_value(emit, compare(emit, LLVMRealOLT, x, 0.0), e, one);
+    Ir numerator = emit_select(emit, compare(emit, LLVMRealOLT, x, 0.0), e, one);
     return LLVMBuildFDiv(builder, numerator, LLVMBuildFAdd(builder, one, e, ""), "");
 }
 
@@ -197,12 +189,12 @@ static Ir normal_below_f32(Emit *emit, Ir x)
         1.894069705e-02, -1.337329644e-02, 8.806774285e-03, -5.357302275e-03, 3.101544306e-03, -1.783739883e-03,
         8.650557026e-04, -2.770907818e-04, 1.441822784e-04, -1.377166100e-04, 4.928003766e-05};
     Ir below = compare(emit, LLVMRealOLT, x, -bound);
-    Ir t = select_value(emit, below, emit_float_like(emit, x, -bound), x);
-    t = select_value(emit, compare(emit, LLVMRealOGT, x, bound), emit_float_like(emit, x, bound), t);
+    Ir t = emit_select(emit, below, emit_float_like(emit, x, -bound), x);
+    t = emit_select(emit, compare(emit, LLVMRealOGT, x, bound), emit_float_like(emit, x, bound), t);
     Ir squared = LLVMBuildFMul(emit->builder, t, t, "");
     Ir u = emit_fma(emit, squared, emit_float_like(emit, x, 2 / (bound * bound)), emit_float_like(emit, x, -1.0));
     Ir value = emit_fma(emit, t, POLYNOMIAL(u, fit), emit_float_like(emit, x, 0.5));
-    return select_value(emit, below, emit_float_like(emit, x, 0.0), value);
+    return emit_select(emit, below, emit_float_like(emit, x, 0.0), value);
 }
 
 /* 2^n times a polynomial in the rest r of x^2 (-log2(e) / 2) = n + r. */
@@ -215,13 +207,13 @@ static Ir normal_density_f32(Emit *emit, Ir x)
     LLVMBuilderRef builder = emit->builder;
     Ir squared = LLVMBuildFMul(builder, x, x, "");
     Ir beyond = compare(emit, LLVMRealOGT, squared, most);
-    squared = select_value(emit, beyond, emit_float_like(emit, x, most), squared);
+    squared = emit_select(emit, beyond, emit_float_like(emit, x, most), squared);
     Ir magic = emit_float_like(emit, x, 12582912.0), scale = emit_float_like(emit, x, -0.72134752044448170);
     Ir shifted = emit_fma(emit, squared, scale, magic);
     Ir r = emit_fma(emit, squared, scale, LLVMBuildFSub(builder, magic, shifted, ""));
-    Ir n = LLVMBuildSub(builder, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32), "");
+    Ir n = emit_sub(emit, emit_bitcast(emit, shifted, emit->i32), emit_bitcast(emit, magic, emit->i32));
     Ir value = LLVMBuildFMul(builder, POLYNOMIAL(r, fit), power_of_two(emit, n), "");
-    return select_value(emit, beyond, emit_float_like(emit, x, 0.0), value);
+    return emit_select(emit, beyond, emit_float_like(emit, x, 0.0), value);
 }
 
 static Ir library_half_erfc(Emit *emit, Ir x)

@@ -201,9 +201,7 @@ Ir emit_library_call(Emit *emit, const char *name, Ir *arguments, int count)
     Ir result = LLVMGetPoison(LLVMTypeOf(arguments[0]));
     for (int lane = 0; lane < lanes; lane++) {
         Ir position = emit_i32(emit, lane), scalar[4];
-        for (int i = 0; i < count; i++) {
-            scalar[i] = LLVMBuildExtractElement(emit->builder, arguments[i], position, "");
-        }
+        for (int i = 0; i < count; i++) scalar[i] = LLVMBuildExtractElement(emit->builder, arguments[i], position, "");
         Ir value = LLVMBuildCall2(emit->builder, type, function, scalar, (unsigned)count, "");
         result = LLVMBuildInsertElement(emit->builder, result, value, position, "");
     }
@@ -239,10 +237,7 @@ void emit_transpose_square(Emit *emit, Ir *row, int lanes)
     for (int distance = lanes / 2; distance >= 1; distance /= 2) exchange(emit, row, lanes, distance);
 }
 
-Ir emit_least(Emit *emit, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSLT, a, b, ""), a, b, "");
-}
+Ir emit_least(Emit *emit, Ir a, Ir b) { return emit_select(emit, emit_compare(emit, LLVMIntSLT, a, b), a, b); }
 
 Ir emit_address(Emit *emit, LLVMTypeRef type, Ir base, Ir offset)
 {
@@ -343,7 +338,7 @@ void emit_loop_begin(Emit *emit, EmitLoop *loop, Ir begin, Ir end, int64_t step,
         Ir value = initial[i];
         LLVMAddIncoming(loop->carried[i], &value, &before, 1);
     }
-    Ir more = LLVMBuildICmp(emit->builder, LLVMIntSLT, loop->index, end, "");
+    Ir more = emit_compare(emit, LLVMIntSLT, loop->index, end);
     LLVMBuildCondBr(emit->builder, more, loop->body, loop->exit);
     LLVMPositionBuilderAtEnd(emit->builder, loop->body);
 }
@@ -375,10 +370,12 @@ void emit_else(Emit *emit, EmitIf *branch)
 {
     LLVMBuildBr(emit->builder, branch->end);
     LLVMPositionBuilderAtEnd(emit->builder, branch->otherwise);
+    branch->otherwise = NULL;
 }
 
 void emit_end_if(Emit *emit, EmitIf *branch)
 {
+    if (branch->otherwise) emit_else(emit, branch);
     LLVMBuildBr(emit->builder, branch->end);
     LLVMPositionBuilderAtEnd(emit->builder, branch->end);
 }

@@ -54,6 +54,26 @@ Ir emit_add(Emit *emit, Ir a, Ir b); /* i64 addresses and indices: constants fol
 Ir emit_mul(Emit *emit, Ir a, int64_t b);
 Ir emit_least(Emit *emit, Ir a, Ir b); /* of signed integers */
 
+/* What LLVM's builder calls by the same names, without a name for the result. */
+static inline Ir emit_sub(Emit *emit, Ir a, Ir b) { return LLVMBuildSub(emit->builder, a, b, ""); }
+static inline Ir emit_and(Emit *emit, Ir a, Ir b) { return LLVMBuildAnd(emit->builder, a, b, ""); }
+static inline Ir emit_or(Emit *emit, Ir a, Ir b) { return LLVMBuildOr(emit->builder, a, b, ""); }
+static inline Ir emit_xor(Emit *emit, Ir a, Ir b) { return LLVMBuildXor(emit->builder, a, b, ""); }
+static inline Ir emit_shl(Emit *emit, Ir a, Ir b) { return LLVMBuildShl(emit->builder, a, b, ""); }
+static inline Ir emit_lshr(Emit *emit, Ir a, Ir b) { return LLVMBuildLShr(emit->builder, a, b, ""); }
+static inline Ir emit_ashr(Emit *emit, Ir a, Ir b) { return LLVMBuildAShr(emit->builder, a, b, ""); }
+static inline Ir emit_udiv(Emit *emit, Ir a, Ir b) { return LLVMBuildUDiv(emit->builder, a, b, ""); }
+static inline Ir emit_urem(Emit *emit, Ir a, Ir b) { return LLVMBuildURem(emit->builder, a, b, ""); }
+static inline Ir emit_select(Emit *emit, Ir if_true, Ir a, Ir b)
+{
+    return LLVMBuildSelect(emit->builder, if_true, a, b, "");
+}
+static inline Ir emit_compare(Emit *emit, LLVMIntPredicate how, Ir a, Ir b)
+{
+    return LLVMBuildICmp(emit->builder, how, a, b, "");
+}
+static inline Ir emit_not(Emit *emit, Ir a) { return LLVMBuildNot(emit->builder, a, ""); }
+
 /* An intrinsic overloaded on `types`. */
 Ir emit_intrinsic(Emit *emit, const char *name, LLVMTypeRef *types, unsigned type_count, Ir *arguments,
                   unsigned argument_count);
@@ -92,7 +112,7 @@ typedef struct EmitLoop {
 void emit_loop_begin(Emit *emit, EmitLoop *loop, Ir begin, Ir end, int64_t step, int carried_count, const Ir *initial);
 void emit_loop_end(Emit *emit, EmitLoop *loop, const Ir *next);
 
-/* Two-way branch: emit_if, then the first case, emit_else, the second case, emit_end_if. */
+/* A branch: emit_if, the first case, emit_end_if; or emit_if, the first case, emit_else, the second, emit_end_if. */
 typedef struct EmitIf {
     LLVMBasicBlockRef otherwise, end;
 } EmitIf;

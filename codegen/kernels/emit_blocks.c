@@ -7,34 +7,33 @@ static Ir pointer_of(Emit *emit, Ir integer) { return LLVMBuildIntToPtr(emit->bu
 
 Ir emit_block_place(Emit *emit, Ir address)
 {
-    Ir shifted = LLVMBuildShl(emit->builder, integer_of(emit, address), emit_i64(emit, LANE_BITS), "");
+    Ir shifted = emit_shl(emit, integer_of(emit, address), emit_i64(emit, LANE_BITS));
     return pointer_of(emit, shifted);
 }
 
 Ir emit_block_address(Emit *emit, Ir place)
 {
-    return pointer_of(emit, LLVMBuildLShr(emit->builder, integer_of(emit, place), emit_i64(emit, LANE_BITS), ""));
+    return pointer_of(emit, emit_lshr(emit, integer_of(emit, place), emit_i64(emit, LANE_BITS)));
 }
 
 /* The number of an element in its block, and of the block: of `elements` after the first of a block. */
 static Ir lane_of(Emit *emit, Ir elements)
 {
-    return LLVMBuildAnd(emit->builder, elements, emit_integer_like(emit, elements, DTYPE_BLOCK - 1), "");
+    return emit_and(emit, elements, emit_integer_like(emit, elements, DTYPE_BLOCK - 1));
 }
 
 static Ir block_of(Emit *emit, Ir elements)
 {
-    return LLVMBuildAShr(emit->builder, elements, emit_integer_like(emit, elements, LANE_BITS), "");
+    return emit_ashr(emit, elements, emit_integer_like(emit, elements, LANE_BITS));
 }
 
 Ir emit_block_skip(Emit *emit, DType dtype, Ir place, Ir elements)
 {
-    LLVMBuilderRef builder = emit->builder;
     Ir from = integer_of(emit, place), reached = emit_add(emit, lane_of(emit, from), elements);
-    Ir block = LLVMBuildLShr(builder, from, emit_i64(emit, LANE_BITS), "");
+    Ir block = emit_lshr(emit, from, emit_i64(emit, LANE_BITS));
     block = emit_add(emit, block, emit_mul(emit, block_of(emit, reached), dtype_bytes(dtype, DTYPE_BLOCK)));
-    block = LLVMBuildShl(builder, block, emit_i64(emit, LANE_BITS), "");
-    return pointer_of(emit, LLVMBuildOr(builder, block, lane_of(emit, reached), ""));
+    block = emit_shl(emit, block, emit_i64(emit, LANE_BITS));
+    return pointer_of(emit, emit_or(emit, block, lane_of(emit, reached)));
 }
 
 static LLVMTypeRef lanes_like(LLVMTypeRef type, Ir like) { return emit_vector_type(type, emit_lanes(like)); }
@@ -44,7 +43,7 @@ static Ir scaled(Emit *emit, Ir codes, Ir scales)
 {
     LLVMBuilderRef builder = emit->builder;
     Ir bits = LLVMBuildZExt(builder, scales, lanes_like(emit->i32, scales), "");
-    bits = LLVMBuildShl(builder, bits, emit_integer_like(emit, bits, 16), "");
+    bits = emit_shl(emit, bits, emit_integer_like(emit, bits, 16));
     Ir scale = emit_broadcast(emit, emit_bitcast(emit, bits, emit->f32), emit_lanes(codes));
     Ir whole = LLVMBuildSExt(builder, codes, lanes_like(emit->i32, codes), "");
     return LLVMBuildFMul(builder, LLVMBuildSIToFP(builder, whole, lanes_like(emit->f32, codes), ""), scale, "");
@@ -53,22 +52,21 @@ static Ir scaled(Emit *emit, Ir codes, Ir scales)
 /* The integers of four bits in bytes, `shift` (0 or 4) from the right. */
 static Ir four_bits(Emit *emit, Ir bytes, Ir shift)
 {
-    LLVMBuilderRef builder = emit->builder;
-    Ir code = LLVMBuildLShr(builder, bytes, emit_broadcast(emit, shift, emit_lanes(bytes)), "");
-    code = LLVMBuildAnd(builder, code, emit_integer_like(emit, code, 15), "");
-    return LLVMBuildSub(builder, code, emit_integer_like(emit, code, 8), "");
+    Ir code = emit_lshr(emit, bytes, emit_broadcast(emit, shift, emit_lanes(bytes)));
+    code = emit_and(emit, code, emit_integer_like(emit, code, 15));
+    return emit_sub(emit, code, emit_integer_like(emit, code, 8));
 }
 
 /* Of 4 bits: the byte of a lane, and its shift there. */
 static Ir byte_of(Emit *emit, Ir lane)
 {
-    return LLVMBuildAnd(emit->builder, lane, emit_integer_like(emit, lane, DTYPE_BLOCK / 2 - 1), "");
+    return emit_and(emit, lane, emit_integer_like(emit, lane, DTYPE_BLOCK / 2 - 1));
 }
 
 static Ir shift_of(Emit *emit, Ir lane)
 {
-    Ir half = LLVMBuildLShr(emit->builder, lane, emit_integer_like(emit, lane, LANE_BITS - 1), "");
-    half = LLVMBuildShl(emit->builder, half, emit_integer_like(emit, half, 2), "");
+    Ir half = emit_lshr(emit, lane, emit_integer_like(emit, lane, LANE_BITS - 1));
+    half = emit_shl(emit, half, emit_integer_like(emit, half, 2));
     return LLVMBuildTrunc(emit->builder, half, lanes_like(emit->i8, half), "");
 }
 

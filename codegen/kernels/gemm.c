@@ -69,9 +69,8 @@ static Ir element_address(GemmEmitter *gemm, int number, Ir row, Ir column, Ir k
                    : axis == match->column_axis ? column
                    : axis == inner              ? k
                                                 : gemm->index[axis];
-        if (index && operand->stride[axis]) {
+        if (index && operand->stride[axis])
             offset = emit_add(emit, offset, emit_mul(emit, index, operand->stride[axis]));
-        }
     }
     return emit_element_address(emit, operand->dtype, gemm->operand[number], offset);
 }
@@ -123,20 +122,19 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
 static void emit_block(GemmEmitter *gemm, int position, Ir k)
 {
     Emit *emit = gemm->emit;
-    LLVMBuilderRef builder = emit->builder;
     const GemmPlan *plan = gemm->plan;
     Ir first = gemm->index[plan->match.column_axis];
     int64_t whole = plan->columns / plan->panel_columns * plan->panel_columns;
     if (plan->reorder_a) {
-        Ir rows = LLVMBuildSub(builder, gemm->row_end, unit_begin(gemm), "");
+        Ir rows = emit_sub(emit, gemm->row_end, unit_begin(gemm));
         gemm_reorder_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
                        element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k),
                        emit_scratch_at(gemm->emit, plan->b_bytes));
     }
     if (gemm->function[position][0]) {
         Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
-        Ir below = LLVMBuildICmp(builder, LLVMIntSLT, end, emit_i64(emit, whole), "");
-        end = LLVMBuildSelect(builder, below, end, emit_i64(emit, whole), "");
+        Ir below = emit_compare(emit, LLVMIntSLT, end, emit_i64(emit, whole));
+        end = emit_select(emit, below, end, emit_i64(emit, whole));
         EmitLoop loop;
         emit_loop_begin(emit, &loop, first, end, plan->panel_columns, 0, NULL);
         emit_panel_call(gemm, position, 0, loop.index, k);
@@ -145,9 +143,8 @@ static void emit_block(GemmEmitter *gemm, int position, Ir k)
     if (gemm->function[position][1]) {
         EmitIf branch;
         Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
-        emit_if(emit, &branch, LLVMBuildICmp(builder, LLVMIntSGT, end, emit_i64(emit, whole), ""));
+        emit_if(emit, &branch, emit_compare(emit, LLVMIntSGT, end, emit_i64(emit, whole)));
         emit_panel_call(gemm, position, 1, emit_i64(emit, whole), k);
-        emit_else(emit, &branch);
         emit_end_if(emit, &branch);
     }
 }

@@ -148,9 +148,8 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);
     if (plan->b != GEMM_B_DIRECT) plan->b_bytes = (size_t)plan->depth_block * width * size;
     if (plan->reorder_a) plan->a_bytes = (size_t)(plan->unit_rows * plan->depth_block + plan->lanes) * size;
-    if (plan->depth > plan->depth_block && !plan->sums_in_place) {
+    if (plan->depth > plan->depth_block && !plan->sums_in_place)
         plan->sum_bytes = (size_t)plan->unit_rows * width * size;
-    }
     double rate = 3.0 * 2 * 2 * plan->lanes; /* floating-point operations per nanosecond */
     plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
     return true;

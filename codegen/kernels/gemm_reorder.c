@@ -44,11 +44,10 @@ static int lanes_of_vector(const PanelReorder *reorder, int vector)
 /* Row k of the panel, contiguous in B or gathered. */
 static void reorder_row(const PanelReorder *reorder, Ir k)
 {
-    Emit *emit = reorder->emit;
     int lanes = reorder->plan->lanes;
     for (int v = 0; v < reorder->panel->vectors; v++) {
         int active = lanes_of_vector(reorder, v);
-        Ir mask = active < lanes ? emit_lane_mask(emit, active, lanes) : NULL;
+        Ir mask = active < lanes ? emit_lane_mask(reorder->emit, active, lanes) : NULL;
         Ir address = source_at(reorder, k, 0, (int64_t)v * lanes);
         store_row(reorder, k, 0, v, load(reorder, address, reorder->b.across, mask));
     }
@@ -136,8 +135,8 @@ static void reorder_steps(const TilesReorder *reorder, Ir rows, Ir source, Ir re
     int height = gemm_tile_rows(plan, plan->vectors), rest = (int)(plan->rows % height);
     Ir from = factor_at(&reorder->a, source, emit_i64(emit, 0), k);
     Ir to = emit_address(emit, reorder->element, reordered, emit_mul(emit, k, height));
-    Ir extra = LLVMBuildURem(emit->builder, rows, emit_i64(emit, height), "");
-    Ir whole = LLVMBuildSub(emit->builder, rows, extra, "");
+    Ir extra = emit_urem(emit, rows, emit_i64(emit, height));
+    Ir whole = emit_sub(emit, rows, extra);
     EmitLoop tiles;
     emit_loop_begin(emit, &tiles, emit_i64(emit, 0), whole, height, 0, NULL);
     reorder_tile_steps(reorder, factor_skip(&reorder->a, from, tiles.index),
@@ -146,10 +145,9 @@ static void reorder_steps(const TilesReorder *reorder, Ir rows, Ir source, Ir re
     emit_loop_end(emit, &tiles, NULL);
     if (!rest) return;
     EmitIf branch;
-    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntNE, extra, emit_i64(emit, 0), ""));
+    emit_if(emit, &branch, emit_compare(emit, LLVMIntNE, extra, emit_i64(emit, 0)));
     reorder_tile_steps(reorder, factor_skip(&reorder->a, from, whole),
                        emit_address(emit, reorder->element, to, emit_mul(emit, whole, reorder->depth)), rest, count);
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 

@@ -63,10 +63,7 @@ static Ir sums_address(Tile *tile, Ir row_in_unit, int row, int vector)
     return offset_address(tile, base, row * pitch + (int64_t)vector * tile->plan->lanes);
 }
 
-static Ir row_in_unit(Tile *tile)
-{
-    return LLVMBuildSub(tile->emit->builder, tile->row, LLVMGetParam(tile->function, PANEL_BEGIN), "");
-}
+static Ir row_in_unit(Tile *tile) { return emit_sub(tile->emit, tile->row, LLVMGetParam(tile->function, PANEL_BEGIN)); }
 
 static void start_sums(Tile *tile)
 {
@@ -87,9 +84,8 @@ static void keep_sums(Tile *tile)
     Ir to = row_in_unit(tile);
     unsigned alignment = (unsigned)dtype_size(tile->plan->type);
     for (int r = 0; r < tile->rows; r++) {
-        for (int v = 0; v < tile->panel->vectors; v++) {
+        for (int v = 0; v < tile->panel->vectors; v++)
             emit_store(tile->emit, *sum_at(tile, r, v), sums_address(tile, to, r, v), vector_mask(tile, v), alignment);
-        }
     }
 }
 
@@ -130,9 +126,8 @@ static void multiply_step(Tile *tile, Ir a, Ir b, Ir reordered, int64_t k)
         element = arithmetic_widen(emit, tile->a_type, element);
         if (tile->plan->rounds_a && !tile->plan->reorder_a) element = arithmetic_round_bf16(emit, element);
         Ir factor = emit_broadcast(emit, element, lanes);
-        for (int v = 0; v < tile->panel->vectors; v++) {
+        for (int v = 0; v < tile->panel->vectors; v++)
             *sum_at(tile, r, v) = emit_fma(emit, factor, vector[v], *sum_at(tile, r, v));
-        }
     }
 }
 
@@ -141,15 +136,13 @@ static void multiply_step(Tile *tile, Ir a, Ir b, Ir reordered, int64_t k)
 static void prefetch_rows(Tile *tile, Ir a, Ir k)
 {
     Emit *emit = tile->emit;
-    LLVMBuilderRef builder = emit->builder;
     int half = (tile->rows + 1) / 2;
     Ir ahead = emit_add(emit, k, emit_i64(emit, PREFETCH_DISTANCE));
-    Ir beyond = LLVMBuildICmp(builder, LLVMIntSGE, ahead, emit_i64(emit, tile->panel->depth), "");
+    Ir beyond = emit_compare(emit, LLVMIntSGE, ahead, emit_i64(emit, tile->panel->depth));
     Ir next_tile = emit_add(emit, ahead, emit_i64(emit, tile->rows * tile->a_row - tile->panel->depth));
-    Ir offset = LLVMBuildSelect(builder, beyond, next_tile, ahead, "");
-    Ir odd = LLVMBuildAnd(builder, k, emit_i64(emit, UNROLL), "");
-    Ir turn =
-        emit_mul(emit, LLVMBuildLShr(builder, odd, emit_i64(emit, __builtin_ctz(UNROLL)), ""), half * tile->a_row);
+    Ir offset = emit_select(emit, beyond, next_tile, ahead);
+    Ir odd = emit_and(emit, k, emit_i64(emit, UNROLL));
+    Ir turn = emit_mul(emit, emit_lshr(emit, odd, emit_i64(emit, __builtin_ctz(UNROLL))), half * tile->a_row);
     offset = emit_add(emit, offset, turn);
     for (int r = 0; r < half; r++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, r * tile->a_row));
@@ -176,17 +169,16 @@ static int streamed_operands(const Tile *tile, int *operands)
 static void prefetch_streams(Tile *tile, Ir k)
 {
     Emit *emit = tile->emit;
-    LLVMBuilderRef builder = emit->builder;
     int operands[KERNEL_MAX_OPERANDS], count = streamed_operands(tile, operands);
     bool next = !tile->panel->first || tile->plan->accumulates;
     int64_t lines = (int64_t)tile->rows * tile->panel->vectors, turns = tile->panel->depth / UNROLL;
-    Ir turn = LLVMBuildLShr(builder, k, emit_i64(emit, __builtin_ctz(UNROLL)), "");
+    Ir turn = emit_lshr(emit, k, emit_i64(emit, __builtin_ctz(UNROLL)));
     for (int64_t i = 0; i < (lines + turns - 1) / turns; i++) {
         /* Fixed point, so that it takes no division. */
         Ir line = emit_add(emit, emit_mul(emit, turn, (lines << 16) / turns), emit_i64(emit, i << 16));
-        line = LLVMBuildLShr(builder, line, emit_i64(emit, 16), "");
+        line = emit_lshr(emit, line, emit_i64(emit, 16));
         Ir vectors = emit_i64(emit, tile->panel->vectors);
-        Ir row = LLVMBuildUDiv(builder, line, vectors, ""), vector = LLVMBuildURem(builder, line, vectors, "");
+        Ir row = emit_udiv(emit, line, vectors), vector = emit_urem(emit, line, vectors);
         for (int o = 0; o < count; o++) {
             const KernelOperand *operand = &tile->kernel->operands[operands[o]];
             int64_t pitch = operand->stride[tile->plan->match.row_axis];
@@ -215,17 +207,16 @@ static void prefetch_column(Tile *tile, Ir a, int64_t k)
 static void prefetch_a_in_place(Tile *tile, Ir k)
 {
     Emit *emit = tile->emit;
-    LLVMBuilderRef builder = emit->builder;
     const GemmPlan *plan = tile->plan;
     const KernelOperand *a = &tile->kernel->operands[plan->match.a];
     int64_t a_depth = a->stride[tile->kernel->axis_count - 1];
     int64_t panels = plan->unit_columns / plan->panel_columns;
     int64_t steps = panels < UNROLL ? UNROLL / panels : 1, lines = (plan->unit_rows + plan->lanes - 1) / plan->lanes;
     Ir column = LLVMGetParam(tile->function, PANEL_COLUMN);
-    Ir panel = LLVMBuildUDiv(builder, column, emit_i64(emit, plan->panel_columns), "");
-    panel = LLVMBuildURem(builder, panel, emit_i64(emit, (UNROLL + steps - 1) / steps), "");
-    Ir number = LLVMBuildUDiv(builder, row_in_unit(tile), emit_i64(emit, tile->rows), "");
-    Ir line = LLVMBuildURem(builder, number, emit_i64(emit, lines), "");
+    Ir panel = emit_udiv(emit, column, emit_i64(emit, plan->panel_columns));
+    panel = emit_urem(emit, panel, emit_i64(emit, (UNROLL + steps - 1) / steps));
+    Ir number = emit_udiv(emit, row_in_unit(tile), emit_i64(emit, tile->rows));
+    Ir line = emit_urem(emit, number, emit_i64(emit, lines));
     Ir step = emit_add(emit, k, emit_mul(emit, panel, steps));
     Ir offset = emit_add(emit, emit_mul(emit, step, a_depth), emit_mul(emit, line, plan->lanes));
     Ir source = LLVMGetParam(tile->function, PANEL_A_SOURCE);
@@ -240,26 +231,25 @@ static void prefetch_a_in_place(Tile *tile, Ir k)
 static void prefetch_source(Tile *tile, Ir b_here, Ir k)
 {
     Emit *emit = tile->emit;
-    LLVMBuilderRef builder = emit->builder;
     const GemmPlan *plan = tile->plan;
     const KernelOperand *b = &tile->kernel->operands[plan->match.b];
     int64_t along_k = b->stride[tile->kernel->axis_count - 1], along_n = b->stride[plan->match.column_axis];
     bool by_rows = along_n == 1;
     int64_t turns = by_rows ? UNROLL : UNROLL * 2, columns = (int64_t)tile->panel->vectors * plan->lanes;
     int64_t lines = by_rows ? tile->panel->vectors : (columns + turns - 1) / turns;
-    Ir turn = LLVMBuildUDiv(builder, tile->row, emit_i64(emit, tile->rows), "");
-    turn = LLVMBuildAnd(builder, turn, emit_i64(emit, turns - 1), "");
+    Ir turn = emit_udiv(emit, tile->row, emit_i64(emit, tile->rows));
+    turn = emit_and(emit, turn, emit_i64(emit, turns - 1));
     Ir offset = emit_add(emit, emit_mul(emit, k, along_k), emit_i64(emit, tile->panel->next_source));
     offset = emit_add(emit, offset, emit_mul(emit, turn, by_rows ? along_k : lines * along_n));
     Ir source = LLVMGetParam(tile->function, PANEL_SOURCE);
     /* Once is enough: the last tiles do it, the others touch a line that is there. */
     Ir later = emit_add(emit, tile->row, emit_i64(emit, turns * tile->rows));
-    Ir soon = LLVMBuildICmp(builder, LLVMIntSGE, later, LLVMGetParam(tile->function, PANEL_END), "");
+    Ir soon = emit_compare(emit, LLVMIntSGE, later, LLVMGetParam(tile->function, PANEL_END));
     for (int64_t i = 0; i < lines; i++) {
         Ir line = emit_add(emit, offset, emit_i64(emit, i * (by_rows ? plan->lanes : along_n)));
         Ir address = emit_element_address(emit, b->dtype, source, line);
         if (dtype_in_blocks(b->dtype)) address = emit_block_address(emit, address);
-        emit_prefetch(emit, LLVMBuildSelect(builder, soon, address, b_here, ""), PREFETCH_LEVEL2);
+        emit_prefetch(emit, emit_select(emit, soon, address, b_here), PREFETCH_LEVEL2);
     }
 }
 
@@ -346,21 +336,18 @@ static void emit_epilogue(Tile *tile)
     int vectors = tile->panel->vectors, lanes = tile->plan->lanes;
     unsigned alignment = (unsigned)dtype_size(tile->plan->type) * (unsigned)lanes;
     if (tile->kernel->instruction_count - tile->plan->match.sum <= GEMM_DIRECT_EPILOGUE) {
-        for (int r = 0; r < tile->rows; r++) {
+        for (int r = 0; r < tile->rows; r++)
             emit_epilogue_row(tile, emit_add(emit, tile->row, emit_i64(emit, r)), sum_at(tile, r, 0));
-        }
         return;
     }
-    for (int i = 0; i < tile->rows * vectors; i++) {
+    for (int i = 0; i < tile->rows * vectors; i++)
         emit_store(emit, tile->sum[i], offset_address(tile, tile->spill, (int64_t)i * lanes), NULL, alignment);
-    }
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, tile->rows), 1, 0, NULL);
     Ir sums[BODY_MAX_COPIES];
     Ir base = emit_address(emit, tile->element, tile->spill, emit_mul(emit, loop.index, (int64_t)vectors * lanes));
-    for (int v = 0; v < vectors; v++) {
+    for (int v = 0; v < vectors; v++)
         sums[v] = emit_load(emit, tile->vector, offset_address(tile, base, (int64_t)v * lanes), NULL, alignment);
-    }
     emit_epilogue_row(tile, emit_add(emit, tile->row, loop.index), sums);
     emit_loop_end(emit, &loop, NULL);
 }
@@ -393,9 +380,8 @@ static void prepare_body(Tile *tile)
     body->mask[tile->panel->vectors - 1] = vector_mask(tile, tile->panel->vectors - 1);
     body_analyse(body);
     body_load_operands(body, LLVMGetParam(tile->function, PANEL_OPERANDS));
-    for (int axis = 0; axis < inner; axis++) {
+    for (int axis = 0; axis < inner; axis++)
         body->index[axis] = LLVMGetParam(tile->function, (unsigned)(PANEL_BATCH + axis));
-    }
     body->index[plan->match.column_axis] = LLVMGetParam(tile->function, PANEL_COLUMN);
     body->index[inner] = emit_i64(tile->emit, 0);
     body_emit_constant_part(body, (Register)(plan->match.sum + 1));
@@ -433,7 +419,7 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
     Ir begin = LLVMGetParam(tile.function, PANEL_BEGIN), end = LLVMGetParam(tile.function, PANEL_END);
     if (plan->rows >= rows) {
         Ir limit = emit_i64(emit, plan->rows - rest);
-        Ir below = LLVMBuildICmp(emit->builder, LLVMIntSLT, end, limit, "");
+        Ir below = emit_compare(emit, LLVMIntSLT, end, limit);
         if (plan->reorders_b_in_tile) {
             tile.reorders = true;
             tile.b_depth = b->stride[inner];
@@ -443,15 +429,14 @@ LLVMValueRef gemm_emit_panel(Emit *emit, const Kernel *kernel, const GemmPlan *p
             begin = emit_add(emit, begin, emit_i64(emit, rows));
         }
         EmitLoop loop;
-        emit_loop_begin(emit, &loop, begin, LLVMBuildSelect(emit->builder, below, end, limit, ""), rows, 0, NULL);
+        emit_loop_begin(emit, &loop, begin, emit_select(emit, below, end, limit), rows, 0, NULL);
         emit_tile(&tile, loop.index, (int)rows);
         emit_loop_end(emit, &loop, NULL);
     }
     if (rest) {
         EmitIf branch;
-        emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, emit_i64(emit, plan->rows - rest), ""));
+        emit_if(emit, &branch, emit_compare(emit, LLVMIntSGT, end, emit_i64(emit, plan->rows - rest)));
         emit_tile(&tile, emit_i64(emit, plan->rows - rest), (int)rest);
-        emit_else(emit, &branch);
         emit_end_if(emit, &branch);
     }
     LLVMBuildRetVoid(emit->builder);

@@ -96,9 +96,8 @@ static void emit_kernel(Emit *emit, const Kernel *kernel, const KernelPlan *plan
 static void finish_module(Emit *emit, LLVMTargetMachineRef machine)
 {
     char *message = NULL;
-    if (LLVMVerifyModule(emit->module, LLVMReturnStatusAction, &message)) {
+    if (LLVMVerifyModule(emit->module, LLVMReturnStatusAction, &message))
         bug("%s\n%s", message, LLVMPrintModuleToString(emit->module));
-    }
     LLVMDisposeMessage(message);
     optimise(emit->module, machine);
 }

@@ -60,7 +60,7 @@ static void accumulate(LoopEmitter *loop, Register r)
         Ir next = body_reduction_step(body, r, accumulator[i], body_value(body, source, i, vector));
         /* Lanes beyond the end of the inner axis count for nothing. */
         Ir mask = inner_is_vectorised(loop) ? body->mask[i] : NULL;
-        accumulator[i] = mask ? LLVMBuildSelect(loop->emit->builder, mask, next, accumulator[i], "") : next;
+        accumulator[i] = mask ? emit_select(loop->emit, mask, next, accumulator[i]) : next;
     }
 }
 
@@ -73,9 +73,8 @@ static void finish_reductions(LoopEmitter *loop)
         int count = accumulators_of(loop, r);
         if (inner_is_copied(loop)) {
             for (int step = 1; step < count; step *= 2) {
-                for (int k = 0; k + step < count; k += 2 * step) {
+                for (int k = 0; k + step < count; k += 2 * step)
                     accumulator[k] = body_reduction_step(&loop->body, r, accumulator[k], accumulator[k + step]);
-                }
             }
             count = 1;
         }
@@ -263,9 +262,8 @@ static void emit_unit(LoopEmitter *loop, int64_t size)
     if (plan->stepped_axis >= 0 && plan->stepped_axis != inner_axis(loop)) {
         int64_t per_copy = plan->stepped_axis == plan->vector_axis ? plan->lanes : 1;
         body->copies = (int)((size + per_copy - 1) / per_copy);
-        if (size % per_copy) {
+        if (size % per_copy)
             body->mask[body->copies - 1] = emit_lane_mask(loop->emit, (int)(size % per_copy), plan->lanes);
-        }
     }
     body_set_base(body);
     for (int p = 0; p < loop->kernel->phase_count; p++) {
@@ -310,8 +308,7 @@ void loop_emit(Emit *emit, const Kernel *kernel, const LoopPlan *plan, const cha
         emit_unit(&loop, rest ? rest : step);
     } else {
         EmitIf branch;
-        Ir last =
-            LLVMBuildICmp(emit->builder, LLVMIntEQ, body->index[plan->stepped_axis], emit_i64(emit, extent - rest), "");
+        Ir last = emit_compare(emit, LLVMIntEQ, body->index[plan->stepped_axis], emit_i64(emit, extent - rest));
         emit_if(emit, &branch, last);
         Ir index[KERNEL_MAX_AXES];
         for (int axis = 0; axis < kernel->axis_count; axis++) index[axis] = body->index[axis];

@@ -19,10 +19,7 @@ typedef struct PairEmitter {
     Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
 } PairEmitter;
 
-static Ir most(Emit *emit, Ir a, Ir b)
-{
-    return LLVMBuildSelect(emit->builder, LLVMBuildICmp(emit->builder, LLVMIntSGT, a, b, ""), a, b, "");
-}
+static Ir most(Emit *emit, Ir a, Ir b) { return emit_select(emit, emit_compare(emit, LLVMIntSGT, a, b), a, b); }
 
 static void emit_parts(PairEmitter *gemm, const char *symbol)
 {
@@ -71,19 +68,18 @@ static Ir buffer(PairEmitter *gemm, int which)
 static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
 {
     Emit *emit = gemm->emit;
-    LLVMBuilderRef builder = emit->builder;
     const PairPlan *plan = gemm->plan;
     Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth), block = emit_i64(emit, plan->depth_block);
-    Ir next_k = emit_add(emit, k, block), more_k = LLVMBuildICmp(builder, LLVMIntSLT, next_k, depth, "");
-    next_k = LLVMBuildSelect(builder, more_k, next_k, zero, "");
+    Ir next_k = emit_add(emit, k, block), more_k = emit_compare(emit, LLVMIntSLT, next_k, depth);
+    next_k = emit_select(emit, more_k, next_k, zero);
     Ir width = emit_i64(emit, pair_panel_columns(plan)), next = emit_add(emit, column, width);
-    next = LLVMBuildSelect(builder, more_k, column, next, "");
-    Ir exists = LLVMBuildICmp(builder, LLVMIntSLT, next, gemm->columns_end, "");
-    Ir extent = emit_least(emit, width, LLVMBuildSub(builder, gemm->columns_end, next, ""));
-    Ir next_depth = emit_least(emit, block, LLVMBuildSub(builder, depth, next_k, ""));
+    next = emit_select(emit, more_k, column, next);
+    Ir exists = emit_compare(emit, LLVMIntSLT, next, gemm->columns_end);
+    Ir extent = emit_least(emit, width, emit_sub(emit, gemm->columns_end, next));
+    Ir next_depth = emit_least(emit, block, emit_sub(emit, depth, next_k));
     arguments[PAIR_NEXT_SOURCE] = factor_address(gemm, plan->match.b, plan->match.column_axis, next, next_k);
-    arguments[PAIR_NEXT_EXTENT] = LLVMBuildSelect(builder, exists, extent, zero, "");
-    arguments[PAIR_NEXT_DEPTH] = LLVMBuildSelect(builder, exists, next_depth, zero, "");
+    arguments[PAIR_NEXT_EXTENT] = emit_select(emit, exists, extent, zero);
+    arguments[PAIR_NEXT_DEPTH] = emit_select(emit, exists, next_depth, zero);
 }
 
 static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
@@ -97,7 +93,7 @@ static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
     }
     Ir end = emit_add(emit, column, emit_i64(emit, pair_panel_columns(gemm->plan)));
     EmitIf branch;
-    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSLE, end, emit_i64(emit, gemm->plan->columns), ""));
+    emit_if(emit, &branch, emit_compare(emit, LLVMIntSLE, end, emit_i64(emit, gemm->plan->columns)));
     call(gemm, type, gemm->panel, arguments, count);
     emit_else(emit, &branch);
     call(gemm, type, gemm->ragged, arguments, count);
@@ -107,7 +103,6 @@ static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
 static void emit_block(PairEmitter *gemm, Ir column, Ir k)
 {
     Emit *emit = gemm->emit;
-    LLVMBuilderRef builder = emit->builder;
     const PairPlan *plan = gemm->plan;
     Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
     arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
@@ -120,11 +115,11 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     arguments[PAIR_BEGIN] = gemm->begin;
     arguments[PAIR_END] = gemm->end;
     arguments[PAIR_COLUMN] = column;
-    Ir left = LLVMBuildSub(builder, emit_i64(emit, plan->depth), k, ""), block = emit_i64(emit, plan->depth_block);
+    Ir left = emit_sub(emit, emit_i64(emit, plan->depth), k), block = emit_i64(emit, plan->depth_block);
     Ir more = emit_add(emit, emit_least(emit, left, block), emit_i64(emit, BLOCK_DEPTH - 1));
-    arguments[PAIR_STEPS] = LLVMBuildUDiv(builder, more, emit_i64(emit, BLOCK_DEPTH), "");
-    arguments[PAIR_FIRST] = LLVMBuildICmp(builder, LLVMIntEQ, k, emit_i64(emit, 0), "");
-    arguments[PAIR_LAST] = LLVMBuildICmp(builder, LLVMIntSLE, left, block, "");
+    arguments[PAIR_STEPS] = emit_udiv(emit, more, emit_i64(emit, BLOCK_DEPTH));
+    arguments[PAIR_FIRST] = emit_compare(emit, LLVMIntEQ, k, emit_i64(emit, 0));
+    arguments[PAIR_LAST] = emit_compare(emit, LLVMIntSLE, left, block);
     for (int axis = 0; axis < gemm->kernel->axis_count - 1; axis++) arguments[PAIR_BATCH + axis] = gemm->index[axis];
     call_panel(gemm, column, arguments);
     emit_store(emit, arguments[PAIR_NEXT_B], gemm->buffers[0], NULL, 8);
@@ -139,14 +134,14 @@ static void emit_units(PairEmitter *gemm)
     const PairPlan *plan = gemm->plan;
     Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
     Ir rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
-    Ir row_count = LLVMBuildSub(emit->builder, gemm->end, gemm->begin, "");
+    Ir row_count = emit_sub(emit, gemm->end, gemm->begin);
     call(gemm, blocks_reorder_type(emit), gemm->reorder_a,
          (Ir[]){rows, emit_scratch_at(gemm->emit, 0), row_count, depth}, 4);
     for (int i = 0; i < 2; i++)
         emit_store(emit, emit_scratch_at(gemm->emit, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL,
                    8);
     Ir columns = factor_address(gemm, plan->match.b, plan->match.column_axis, gemm->columns_begin, zero);
-    Ir extent = LLVMBuildSub(emit->builder, gemm->columns_end, gemm->columns_begin, "");
+    Ir extent = emit_sub(emit, gemm->columns_end, gemm->columns_begin);
     extent = emit_least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
     Ir first_depth = emit_least(emit, depth, emit_i64(emit, plan->depth_block));
     call(gemm, blocks_reorder_type(emit), gemm->reorder_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
@@ -162,25 +157,23 @@ static void emit_units(PairEmitter *gemm)
 static void emit_runs(PairEmitter *gemm)
 {
     Emit *emit = gemm->emit;
-    LLVMBuilderRef builder = emit->builder;
     const PairPlan *plan = gemm->plan;
     const Units *units = &plan->units;
     const UnitAxis *columns = &units->axes[units->axis_count - 1];
     Ir per_run = emit_i64(emit, columns->count), begin = LLVMGetParam(emit->function, KERNEL_BEGIN);
     Ir end = LLVMGetParam(emit->function, KERNEL_END), last = emit_add(emit, end, emit_i64(emit, columns->count - 1));
     EmitLoop runs;
-    emit_loop_begin(emit, &runs, LLVMBuildUDiv(builder, begin, per_run, ""), LLVMBuildUDiv(builder, last, per_run, ""),
-                    1, 0, NULL);
+    emit_loop_begin(emit, &runs, emit_udiv(emit, begin, per_run), emit_udiv(emit, last, per_run), 1, 0, NULL);
     Ir first = emit_mul(emit, runs.index, columns->count), rest = runs.index;
-    Ir from = LLVMBuildSub(builder, most(emit, begin, first), first, "");
-    Ir to = emit_least(emit, LLVMBuildSub(builder, end, first, ""), per_run);
+    Ir from = emit_sub(emit, most(emit, begin, first), first);
+    Ir to = emit_least(emit, emit_sub(emit, end, first), per_run);
     gemm->columns_begin = emit_mul(emit, from, columns->step);
     gemm->columns_end = emit_least(emit, emit_mul(emit, to, columns->step), emit_i64(emit, plan->columns));
     for (int i = units->axis_count - 2; i >= 0; i--) {
         const UnitAxis *axis = &units->axes[i];
         Ir count = emit_i64(emit, axis->count);
-        gemm->index[axis->axis] = emit_mul(emit, LLVMBuildURem(builder, rest, count, ""), axis->step);
-        rest = LLVMBuildUDiv(builder, rest, count, "");
+        gemm->index[axis->axis] = emit_mul(emit, emit_urem(emit, rest, count), axis->step);
+        rest = emit_udiv(emit, rest, count);
     }
     gemm->begin = gemm->index[plan->match.row_axis];
     gemm->end = emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)),

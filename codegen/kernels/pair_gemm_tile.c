@@ -38,7 +38,7 @@ static Ir bytes_after(PairPanel *panel, Ir base, Ir bytes)
     return emit_address(panel->emit, panel->emit->i8, base, bytes);
 }
 
-static Ir below(PairPanel *panel, Ir a, Ir b) { return LLVMBuildICmp(panel->emit->builder, LLVMIntSLT, a, b, ""); }
+static Ir below(PairPanel *panel, Ir a, Ir b) { return emit_compare(panel->emit, LLVMIntSLT, a, b); }
 
 /* ---- Reordering the next panel ---- */
 
@@ -56,9 +56,8 @@ static void reorder_next(PairPanel *panel, Ir k, Ir end)
     emit_if(emit, &branch, below(panel, k, end));
     Ir to = emit_mul(emit, k, panel->plan->vectors * BLOCK_LINE_BYTES / 2);
     Ir arguments[] = {next_source(panel, k), bytes_after(panel, parameter(panel, PAIR_NEXT_B), to),
-                      parameter(panel, PAIR_NEXT_EXTENT), LLVMBuildSub(emit->builder, end, k, "")};
+                      parameter(panel, PAIR_NEXT_EXTENT), emit_sub(emit, end, k)};
     LLVMBuildCall2(emit->builder, blocks_reorder_type(emit), panel->reorder_b, arguments, 4, "");
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
@@ -66,18 +65,16 @@ static void reorder_next(PairPanel *panel, Ir k, Ir end)
 static Ir share_begin(PairPanel *panel, Ir share)
 {
     Ir k = emit_mul(panel->emit, share, panel->share * BLOCK_DEPTH), all = parameter(panel, PAIR_NEXT_DEPTH);
-    return LLVMBuildSelect(panel->emit->builder, below(panel, k, all), k, all, "");
+    return emit_select(panel->emit, below(panel, k, all), k, all);
 }
 
 /* The tile before has prefetched it. */
 static void reorder_share(PairPanel *panel)
 {
-    Ir before = LLVMBuildSub(panel->emit->builder, panel->tile, emit_i64(panel->emit, 1), "");
+    Ir before = emit_sub(panel->emit, panel->tile, emit_i64(panel->emit, 1));
     EmitIf branch;
-    emit_if(panel->emit, &branch,
-            LLVMBuildICmp(panel->emit->builder, LLVMIntSGE, before, emit_i64(panel->emit, 0), ""));
+    emit_if(panel->emit, &branch, emit_compare(panel->emit, LLVMIntSGE, before, emit_i64(panel->emit, 0)));
     reorder_next(panel, share_begin(panel, before), share_begin(panel, panel->tile));
-    emit_else(panel->emit, &branch);
     emit_end_if(panel->emit, &branch);
 }
 
@@ -86,7 +83,6 @@ static void reorder_share(PairPanel *panel)
 static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
 {
     Emit *emit = panel->emit;
-    LLVMBuilderRef builder = emit->builder;
     const Factor *source = &panel->source;
     bool by_rows = source->across == 1;
     if (!by_rows && source->along_k != 1) return;
@@ -97,14 +93,14 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
     Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
     Ir first = factor_memory(source, next_source(panel, k));
-    Ir k_left = LLVMBuildSub(builder, parameter(panel, PAIR_NEXT_DEPTH), k, "");
+    Ir k_left = emit_sub(emit, parameter(panel, PAIR_NEXT_DEPTH), k);
     for (int64_t i = 0; i < each; i++) {
         Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);
-        Ir row = LLVMBuildUDiv(builder, line, divisor, ""), within = LLVMBuildURem(builder, line, divisor, "");
+        Ir row = emit_udiv(emit, line, divisor), within = emit_urem(emit, line, divisor);
         Ir address = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, within, BLOCK_LINE_BYTES));
         Ir needed = below(panel, by_rows ? row : emit_i64(emit, 0), k_left);
-        needed = LLVMBuildAnd(builder, needed, below(panel, line, emit_i64(emit, lines)), "");
-        address = LLVMBuildSelect(builder, needed, bytes_after(panel, first, address), at_hand, "");
+        needed = emit_and(emit, needed, below(panel, line, emit_i64(emit, lines)));
+        address = emit_select(emit, needed, bytes_after(panel, first, address), at_hand);
         emit_prefetch(emit, address, PREFETCH_LEVEL2);
     }
 }
@@ -117,11 +113,11 @@ static void prefetch_a(PairPanel *panel, Ir turn, Ir bytes)
     enum { AHEAD = 2 * BLOCK_LINE_BYTES };
     Emit *emit = panel->emit;
     int64_t pitch = panel->plan->row_pitch, each = divide_up(panel->rows, TURNS_PER_LINE);
-    Ir row = LLVMBuildAnd(emit->builder, turn, emit_i64(emit, TURNS_PER_LINE - 1), "");
+    Ir row = emit_and(emit, turn, emit_i64(emit, TURNS_PER_LINE - 1));
     Ir ahead = emit_add(emit, bytes, emit_i64(emit, AHEAD));
     Ir length = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_LINE_BYTES);
-    Ir wrapped = LLVMBuildSub(emit->builder, emit_add(emit, ahead, emit_i64(emit, panel->rows * pitch)), length, "");
-    ahead = LLVMBuildSelect(emit->builder, below(panel, ahead, length), ahead, wrapped, "");
+    Ir wrapped = emit_sub(emit, emit_add(emit, ahead, emit_i64(emit, panel->rows * pitch)), length);
+    ahead = emit_select(emit, below(panel, ahead, length), ahead, wrapped);
     ahead = emit_add(emit, ahead, emit_mul(emit, row, each * pitch));
     for (int64_t i = 0; i < each; i++) {
         Ir address = bytes_after(panel, panel->a, emit_add(emit, ahead, emit_i64(emit, i * pitch)));
@@ -178,7 +174,7 @@ static void multiply(PairPanel *panel, Ir *sum)
     for (int i = 0; i < count; i++) sum[i] = loop.carried[i];
     Ir bytes = emit_mul(emit, loop.index, PAIR_BYTES), a = bytes_after(panel, panel->a, bytes);
     Ir b = bytes_after(panel, parameter(panel, PAIR_B), emit_mul(emit, loop.index, line));
-    Ir turn = LLVMBuildUDiv(emit->builder, loop.index, emit_i64(emit, UNROLL), "");
+    Ir turn = emit_udiv(emit, loop.index, emit_i64(emit, UNROLL));
     prefetch_a(panel, turn, bytes);
     prefetch_share(panel, turn, b);
     prefetch_streams(panel, turn, b);
@@ -198,7 +194,7 @@ static void start_sums(PairPanel *panel, Ir kept, Ir *sum)
 {
     Emit *emit = panel->emit;
     LLVMTypeRef vector = emit_vector_type(emit->f32, BLOCK_SIDE);
-    Ir later = LLVMBuildNot(emit->builder, emit_broadcast(emit, parameter(panel, PAIR_FIRST), BLOCK_SIDE), "");
+    Ir later = emit_not(emit, emit_broadcast(emit, parameter(panel, PAIR_FIRST), BLOCK_SIDE));
     for (int i = 0; i < panel->rows * panel->vectors; i++)
         sum[i] = panel->plan->sum_bytes ? emit_load(emit, vector, sum_address(panel, kept, i), later, BLOCK_LINE_BYTES)
                                         : LLVMConstNull(vector);
@@ -215,9 +211,9 @@ static void emit_tile(PairPanel *panel, Ir row, int rows)
 {
     Emit *emit = panel->emit;
     const PairPlan *plan = panel->plan;
-    Ir in_unit = LLVMBuildSub(emit->builder, row, parameter(panel, PAIR_BEGIN), ""), sum[PAIR_SUMS_IN_REGISTERS];
+    Ir in_unit = emit_sub(emit, row, parameter(panel, PAIR_BEGIN)), sum[PAIR_SUMS_IN_REGISTERS];
     panel->rows = rows;
-    panel->tile = LLVMBuildUDiv(emit->builder, in_unit, emit_i64(emit, plan->tile_rows), "");
+    panel->tile = emit_udiv(emit, in_unit, emit_i64(emit, plan->tile_rows));
     panel->a = bytes_after(panel, parameter(panel, PAIR_A), emit_mul(emit, in_unit, plan->row_pitch));
     Ir at = emit_mul(emit, in_unit, panel->vectors * BLOCK_LINE_BYTES);
     Ir kept = bytes_after(panel, parameter(panel, PAIR_SUMS), at), finished = parameter(panel, PAIR_TILE);
@@ -225,11 +221,10 @@ static void emit_tile(PairPanel *panel, Ir row, int rows)
     tile_epilogue_move(&panel->epilogue, row);
     start_sums(panel, kept, sum);
     multiply(panel, sum);
-    keep_sums(panel, LLVMBuildSelect(emit->builder, parameter(panel, PAIR_LAST), finished, kept, ""), sum);
+    keep_sums(panel, emit_select(emit, parameter(panel, PAIR_LAST), finished, kept), sum);
     EmitIf branch;
     emit_if(emit, &branch, parameter(panel, PAIR_LAST));
     tile_epilogue_emit(&panel->epilogue, row, emit_i64(emit, rows), finished);
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
@@ -245,16 +240,14 @@ static void emit_tiles(PairPanel *panel)
     if (plan->rows >= plan->tile_rows) {
         EmitLoop loop;
         emit_loop_begin(emit, &loop, parameter(panel, PAIR_BEGIN),
-                        LLVMBuildSelect(emit->builder, below(panel, end, limit), end, limit, ""), plan->tile_rows, 0,
-                        NULL);
+                        emit_select(emit, below(panel, end, limit), end, limit), plan->tile_rows, 0, NULL);
         emit_tile(panel, loop.index, plan->tile_rows);
         emit_loop_end(emit, &loop, NULL);
     }
     if (rest == 0) return;
     EmitIf branch;
-    emit_if(emit, &branch, LLVMBuildICmp(emit->builder, LLVMIntSGT, end, limit, ""));
+    emit_if(emit, &branch, emit_compare(emit, LLVMIntSGT, end, limit));
     emit_tile(panel, limit, (int)rest);
-    emit_else(emit, &branch);
     emit_end_if(emit, &branch);
 }
 
@@ -262,10 +255,10 @@ static void emit_tiles(PairPanel *panel)
 static void reorder_left(PairPanel *panel)
 {
     Emit *emit = panel->emit;
-    Ir rows = LLVMBuildSub(emit->builder, parameter(panel, PAIR_END), parameter(panel, PAIR_BEGIN), "");
+    Ir rows = emit_sub(emit, parameter(panel, PAIR_END), parameter(panel, PAIR_BEGIN));
     rows = emit_add(emit, rows, emit_i64(emit, panel->plan->tile_rows - 1));
-    Ir tiles = LLVMBuildUDiv(emit->builder, rows, emit_i64(emit, panel->plan->tile_rows), "");
-    Ir reordered = share_begin(panel, LLVMBuildSub(emit->builder, tiles, emit_i64(emit, 1), ""));
+    Ir tiles = emit_udiv(emit, rows, emit_i64(emit, panel->plan->tile_rows));
+    Ir reordered = share_begin(panel, emit_sub(emit, tiles, emit_i64(emit, 1)));
     reorder_next(panel, reordered, parameter(panel, PAIR_NEXT_DEPTH));
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "runtime/program/tiles.h"
 
 static pthread_once_t initialise_once = PTHREAD_ONCE_INIT;
@@ -23,9 +24,7 @@ LLVMTargetMachineRef target_machine(const Target *target)
 {
     LLVMTargetRef description;
     char *message = NULL;
-    if (LLVMGetTargetFromTriple(target->triple, &description, &message)) {
-        bug("target %s: %s", target->triple, message);
-    }
+    if (LLVMGetTargetFromTriple(target->triple, &description, &message)) bug("target %s: %s", target->triple, message);
     /* Position-independent, for executables and for loading into this process alike. */
     return LLVMCreateTargetMachine(description, target->triple, target->cpu, target->features,
                                    LLVMCodeGenLevelAggressive, LLVMRelocPIC, LLVMCodeModelDefault);
@@ -82,9 +81,8 @@ static LLVMMemoryBufferRef compile_probe(const Target *target, LLVMTargetMachine
     LLVMBuildRetVoid(builder);
     LLVMMemoryBufferRef text = NULL;
     char *message = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMAssemblyFile, &message, &text)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMAssemblyFile, &message, &text))
         bug("target %s, CPU %s: %s", target->triple, target->cpu, message);
-    }
     LLVMDisposeBuilder(builder);
     LLVMDisposeModule(module);
     LLVMContextDispose(context);
@@ -96,9 +94,8 @@ static bool has_tiles(const Target *target)
 {
     static const char *const known[] = {"sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d"};
     if (strstr(target->features, "-amx-bf16")) return false;
-    bool has = strstr(target->features, "+amx-bf16") && strstr(target->features, "+amx-tile");
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) has |= strcmp(target->cpu, known[i]) == 0;
-    return has;
+    return (strstr(target->features, "+amx-bf16") && strstr(target->features, "+amx-tile")) ||
+           word_index(target->cpu, known, sizeof known / sizeof *known) >= 0;
 }
 
 static void find_bf16(Target *target, const char *assembly, bool native)

@@ -69,13 +69,13 @@ void tile_epilogue_prefetch(TileEpilogue *epilogue, const int *operands, int cou
     Body *body = &epilogue->body;
     Emit *emit = body->emit;
     Ir vectors = emit_i64(emit, epilogue->vectors);
-    Ir row = LLVMBuildUDiv(emit->builder, line, vectors, ""), vector = LLVMBuildURem(emit->builder, line, vectors, "");
+    Ir row = emit_udiv(emit, line, vectors), vector = emit_urem(emit, line, vectors);
     for (int o = 0; o < count; o++) {
         const KernelOperand *operand = &body->kernel->operands[operands[o]];
         Ir at = emit_mul(emit, row, operand->stride[epilogue->match->row_axis]);
         at = emit_add(emit, at, emit_mul(emit, vector, BLOCK_SIDE));
         Ir address = emit_address(emit, emit_memory_type(emit, operand->dtype), body->base[operands[o]], at);
-        if (when) address = LLVMBuildSelect(emit->builder, when, address, instead, "");
+        if (when) address = emit_select(emit, when, address, instead);
         emit_prefetch(emit, address, operand->written ? PREFETCH_FOR_WRITING : PREFETCH_LEVEL1);
     }
 }

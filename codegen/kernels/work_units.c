@@ -25,7 +25,6 @@ Ir units_emit_limit(Emit *emit, const Units *units, int axis, int64_t extent)
 
 void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES])
 {
-    LLVMBuilderRef builder = emit->builder;
     emit_loop_begin(emit, loop, LLVMGetParam(emit->function, KERNEL_BEGIN), LLVMGetParam(emit->function, KERNEL_END), 1,
                     0, NULL);
     Ir rest = loop->index;
@@ -34,8 +33,8 @@ void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KE
         Ir number = rest;
         if (i > 0) {
             Ir count = emit_i64(emit, axis->count);
-            number = LLVMBuildURem(builder, rest, count, "");
-            rest = LLVMBuildUDiv(builder, rest, count, "");
+            number = emit_urem(emit, rest, count);
+            rest = emit_udiv(emit, rest, count);
         }
         index[axis->axis] = emit_mul(emit, number, axis->step);
     }

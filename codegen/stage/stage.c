@@ -159,12 +159,11 @@ static int list_of(const StageBuilder *builder, size_t call)
 /* Marks what must outlive the list of calls it is written by. */
 static void mark_kept(StageBuilder *builder)
 {
-    const Lowering *lowering = &builder->lowering;
     size_t values = builder->graph->value_count;
     builder->kept = memory_allocate(values);
     char *written = memory_allocate(values); /* 1 + the first list of calls that writes it; 0: none */
     for (size_t c = 0; c < builder->end[SKY_LIST_WEIGHT_GRADIENT]; c++) {
-        const LoweredCall *call = &lowering->calls[c];
+        const LoweredCall *call = &builder->lowering.calls[c];
         int list = list_of(builder, c);
         for (int i = 0; i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;

@@ -48,7 +48,6 @@ static void place_state(StageBuilder *builder, ValueId value)
  * the same time. */
 void stage_place_parameters(StageBuilder *builder)
 {
-    const Graph *graph = builder->graph;
     const ValueList *parameters = &builder->parameters;
     for (size_t i = 0; i < parameters->count; i++) {
         ValueId value = parameters->values[i], holder = builder->holder[value];
@@ -57,7 +56,7 @@ void stage_place_parameters(StageBuilder *builder)
         builder->placed[value] = true;
     }
     for (size_t i = 0; i < parameters->count; i++) {
-        ValueId gradient = graph_gradient(graph, parameters->values[i]);
+        ValueId gradient = graph_gradient(builder->graph, parameters->values[i]);
         if (gradient) place_state(builder, gradient);
     }
     for (size_t i = 0; i < parameters->count; i++) {
@@ -129,13 +128,12 @@ static size_t moment(const StageBuilder *builder, size_t call, SkySpace space)
 
 uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base)
 {
-    const Lowering *lowering = &builder->lowering;
     size_t count = 0, capacity = 0;
     BufferLifetime *lifetimes = NULL;
     ValueList values = {0};
     uint32_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
     for (size_t c = first; c < end; c++) {
-        const LoweredCall *call = &lowering->calls[c];
+        const LoweredCall *call = &builder->lowering.calls[c];
         size_t now = moment(builder, c, space);
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;

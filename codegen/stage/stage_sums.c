@@ -81,14 +81,13 @@ static void append(CallList *to, CallList *from)
  * the end of their layer. */
 static void cut_list(StageBuilder *builder, size_t first, size_t end, CallList *calls)
 {
-    const Graph *graph = builder->graph;
     CallList waiting = {0};
     Touched touched = stage_touched_create(builder);
     int layer = LAYER_NONE;
     for (size_t c = first; c < end; c++) {
         LoweredCall call = builder->lowering.calls[c], later;
         if (call.dead) continue;
-        int own_layer = graph_node(graph, call.node)->layer;
+        int own_layer = graph_node(builder->graph, call.node)->layer;
         if (own_layer != layer || stage_waits(builder, &call, &touched)) {
             append(calls, &waiting);
             stage_touched_clear(&touched);
