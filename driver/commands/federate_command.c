@@ -37,7 +37,6 @@ static bool copy_file(const char *from, const char *to, Diagnostics *diagnostics
 static bool copy_external(Federate *federate, const char *directory, Diagnostics *diagnostics)
 {
     OnnxModel model;
-    Arena *arena = &federate->arena;
     bool ok = onnx_model_open(&model, federate->options->model, false, diagnostics);
     for (size_t i = 0; ok && i < model.proto->graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = model.proto->graph->initializer[i];
@@ -47,7 +46,7 @@ static bool copy_external(Federate *federate, const char *directory, Diagnostics
                                         PLACE_FILE(federate->options->model), diagnostics);
     }
     for (size_t f = 0; ok && f < model.external.count; f++) {
-        char *to = arena_format(arena, "%s/%s", directory, model.external.files[f]->location);
+        char *to = arena_format(&federate->arena, "%s/%s", directory, model.external.files[f]->location);
         for (char *slash = to + strlen(directory) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
             *slash = '\0';
             mkdir(to, 0777);

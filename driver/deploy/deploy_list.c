@@ -136,10 +136,9 @@ static bool read_processor(ListReader *reader, const json_t *object, DeployProce
 
 static bool read_rank(ListReader *reader, const json_t *object, DeployRank *rank)
 {
-    const DeployList *list = reader->list;
     return get_count(reader, object, "rank", 1 << 20, &rank->rank) &&
            get_text(reader, object, "device", &rank->device) && get_text(reader, object, "program", &rank->program) &&
-           get_count(reader, object, "processor", list->processor_count - 1, &rank->processor) &&
+           get_count(reader, object, "processor", reader->list->processor_count - 1, &rank->processor) &&
            get_bytes(reader, object, "memory_bytes", &rank->memory_bytes) &&
            (is_file_name(rank->program) ||
             json_refuse(reader->reader, reader->place, "has a program that is not a file name in this folder"));

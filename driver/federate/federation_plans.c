@@ -259,9 +259,8 @@ static void add_smallest_that_fit(const Making *making)
 /* Without the sites whose devices do not hold the model: the others, each a replica. */
 static void add_without_those(const Making *making)
 {
-    Proposal *proposal = &making->plans->proposal;
     int sites = making->plans->federation.site_count;
-    const Candidate *apart = &proposal->candidates[0];
+    const Candidate *apart = &making->plans->proposal.candidates[0];
     Grouping grouping = grouping_copy(&apart->grouping, sites);
     int kept = 0;
     for (int s = 0; s < sites; s++) grouping.group[s] = apart->groups[apart->grouping.group[s]]->why_not ? -1 : kept++;

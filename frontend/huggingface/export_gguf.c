@@ -149,7 +149,6 @@ static void add_module(Job *job, const char *module, const char *name, Source so
 static void add_layer(Job *job, int64_t layer)
 {
     const DecoderForm *form = job->config.type->form;
-    const DecoderConfig *own = &job->config.decoder;
     const int64_t heads = job->config.heads;
     bool parts = form->traits & FUSED_PARTS, by_head = form->traits & FUSED_HEADS;
     const Order turned = has(job, PAIRS_TOGETHER) ? ORDER_PAIRS : ORDER_SAME;
@@ -164,7 +163,7 @@ static void add_layer(Job *job, int64_t layer)
          form->query,
          parts || by_head ? "attn_qkv" : "attn_q",
          {.order = by_head ? ORDER_PARTS : turned, .heads = heads, .transposed = transposed}},
-        {form->attention, form->key, "attn_k", {.order = turned, .heads = own->key_heads}},
+        {form->attention, form->key, "attn_k", {.order = turned, .heads = job->config.decoder.key_heads}},
         {form->attention, form->value, "attn_v", {.add = 0}},
         {form->attention, form->output, "attn_output", {.transposed = transposed}},
         {form->attention, form->query_norm, "attn_q_norm", {.add = above}},

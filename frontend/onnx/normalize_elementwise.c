@@ -140,8 +140,7 @@ static bool emit_dropout(OnnxNode *node, double ratio)
     ValueId x = node->inputs[0];
     ValueId y = graph_add_dropout(node->graph, x, ratio, node->b.origin, node->importer->diagnostics);
     if (!set_output(node, 0, y)) return false;
-    const Importer *importer = node->importer;
-    if (node->output_count < 2 || !importer->symbols[node->source->outputs[1]].needed) return true;
+    if (node->output_count < 2 || !node->importer->symbols[node->source->outputs[1]].needed) return true;
     Node dropout = *graph_node(node->graph, graph_value(node->graph, y)->producer);
     Shape shape = shape_of(node, x);
     ValueId ones = emit_expand(node, emit_scalar(node, dtype_of(node, x), 1), &shape);

@@ -1,4 +1,3 @@
-
 #include "frontend/onnx/normalize.h"
 
 /* Indices that are known now must lie inside the axis: programs check only those that come with the data. */

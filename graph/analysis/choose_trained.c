@@ -173,9 +173,8 @@ enum { STEPS_TO_SOFTMAX = 8 };
 /* Whether the value, on its way through products and sums, is what a softmax normalises next. */
 static bool becomes_scores(const UseSurvey *survey, ValueId value, int depth)
 {
-    const Graph *graph = survey->graph;
     for (uint32_t u = survey->first[value]; depth > 0 && u < survey->first[value + 1]; u++) {
-        const Node *node = graph_node(graph, survey->uses[u].node);
+        const Node *node = graph_node(survey->graph, survey->uses[u].node);
         if (operator_has(node->op, NORMALISES)) return true;
         bool passes = operator_has(node->op, IS_MOVEMENT | IS_PRODUCT | IS_SUM | IS_SCALING) ||
                       (operator_has(node->op, IS_MAP) && operator_has(node->op, FILLS));
@@ -189,8 +188,7 @@ static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueI
 /* One number by which, or to which, something is computed. */
 static TrainedChoice choose_number(UseSurvey *survey, const Node *node, int input)
 {
-    const Graph *graph = survey->graph;
-    if (is_addition(node) && is_single_column(graph, node->inputs[1 - input]))
+    if (is_addition(node) && is_single_column(survey->graph, node->inputs[1 - input]))
         return trained("is the bias of a matrix product");
     if (operator_has(node->op, IS_SCALING) && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
         return fixed("scales the scores of attention");

@@ -65,7 +65,6 @@ bool is_one(const Graph *graph, ValueId id)
 
 bool differentiate_cross_entropy(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     ValueId logits = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
     for (int i = 1; i < node->output_count; i++)
         if (gradient_of(d, node->outputs[i])) return false;
@@ -74,7 +73,7 @@ bool differentiate_cross_entropy(Differentiation *d, const Node *node)
     ValueId inputs[5] = {logits, node->inputs[1], node->outputs[1], node->inputs[2], weighted ? node->inputs[3] : 0};
     ValueId gradient = build_node(d->b, weighted ? OP_WeightedCrossEntropyGradient : OP_CrossEntropyGradient, inputs,
                                   weighted ? 5 : 4, node->attributes, node->attribute_count);
-    if (!is_one(graph, dy)) gradient = build_binary(d->b, OP_Mul, gradient, dy);
+    if (!is_one(d->graph, dy)) gradient = build_binary(d->b, OP_Mul, gradient, dy);
     gradient_add(d, logits, gradient);
     return true;
 }

@@ -141,10 +141,9 @@ bool infer_cast(InferContext *context)
 
 bool differentiate_cast(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     ValueId x = node->inputs[0], dy = gradient_of(d, node->outputs[0]);
     if (!gradient_wanted(d, x)) return true;
-    gradient_add(d, x, build_cast(d->b, dy, graph_value(graph, x)->dtype));
+    gradient_add(d, x, build_cast(d->b, dy, graph_value(d->graph, x)->dtype));
     return true;
 }
 

@@ -51,9 +51,8 @@ bool axes_gather_gradient(const Graph *graph, const Node *node, int output, int 
 
 bool differentiate_gather(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     if (!gradient_wanted(d, node->inputs[0])) return true;
-    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    Shape shape = graph_value(d->graph, node->inputs[0])->shape;
     const Attribute *left_out = node_attribute(node, "no_gradient");
     Attribute attributes[3] = {attribute_integer("axis", node_integer(node, "axis", 0)),
                                attribute_integers("shape", shape.dim, shape.rank)};
@@ -177,9 +176,8 @@ void lower_gather_gradient(Lowering *lowering, const Node *node)
 /* What was read several times adds up: the gradient is scattered into zeros, placed by the same attribute. */
 static bool differentiate_by_scatter(Differentiation *d, const Node *node, Opcode scatter, const char *placement)
 {
-    const Graph *graph = d->graph;
     if (!gradient_wanted(d, node->inputs[0])) return true;
-    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    Shape shape = graph_value(d->graph, node->inputs[0])->shape;
     Attribute attributes[3] = {attribute_integer(placement, node_integer(node, placement, 0)),
                                attribute_string("reduction", "add"),
                                attribute_integers("shape", shape.dim, shape.rank)};

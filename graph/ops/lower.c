@@ -97,9 +97,8 @@ int lower_operand(Lowering *lowering, const View *view, const int64_t *stride)
 
 int lower_operand_broadcast(Lowering *lowering, const View *view)
 {
-    const Kernel *kernel = lowering->kernel;
     int64_t stride[KERNEL_MAX_AXES] = {0};
-    int missing = kernel->axis_count - view->shape.rank;
+    int missing = lowering->kernel->axis_count - view->shape.rank;
     for (int i = 0; i < view->shape.rank; i++)
         if (view->shape.dim[i] != 1) stride[missing + i] = view->stride[i];
     return lower_operand(lowering, view, stride);

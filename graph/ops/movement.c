@@ -185,9 +185,8 @@ void operator_select_all(Graph *graph, Node *node, const AxisPart *part)
 
 bool differentiate_reshape(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     if (!gradient_wanted(d, node->inputs[0])) return true;
-    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    Shape shape = graph_value(d->graph, node->inputs[0])->shape;
     ValueId dy = gradient_of(d, node->outputs[0]);
     gradient_add(d, node->inputs[0], build_reshape(d->b, dy, &shape));
     return true;
@@ -195,9 +194,8 @@ bool differentiate_reshape(Differentiation *d, const Node *node)
 
 bool differentiate_transpose(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     if (!gradient_wanted(d, node->inputs[0])) return true;
-    int perm[MAX_RANK], rank = graph_value(graph, node->inputs[0])->shape.rank;
+    int perm[MAX_RANK], rank = graph_value(d->graph, node->inputs[0])->shape.rank;
     int64_t inverse[MAX_RANK];
     movement_permutation(node, rank, perm);
     for (int i = 0; i < rank; i++) inverse[perm[i]] = i;
@@ -215,9 +213,8 @@ bool differentiate_expand(Differentiation *d, const Node *node)
 /* A slice and its gradient are each other's gradient: what is read out of a place is put into it. */
 bool differentiate_placed(Differentiation *d, const Node *node)
 {
-    const Graph *graph = d->graph;
     if (!gradient_wanted(d, node->inputs[0])) return true;
-    Shape shape = graph_value(graph, node->inputs[0])->shape;
+    Shape shape = graph_value(d->graph, node->inputs[0])->shape;
     SliceBounds bounds;
     slice_bounds(node, &bounds);
     Attribute attributes[3] = {attribute_integers("starts", bounds.starts.dim, bounds.starts.rank),

@@ -142,7 +142,6 @@ static void carry_cheap_side_tensors(Cutter *cutter)
  * MOST_SIDE_TENSORS that reach further than any tensor inside a block does. */
 static bool *find_candidates(const Cutter *cutter)
 {
-    const Graph *graph = cutter->graph;
     size_t *last_use = find_last_uses(cutter);
     int *products = count_products(cutter);
     bool *candidate = memory_allocate(cutter->count + 1);
@@ -150,7 +149,7 @@ static bool *find_candidates(const Cutter *cutter)
     size_t live[2] = {0}, *ends[2];
     for (int side = 0; side < 2; side++) ends[side] = memory_allocate((cutter->count + 1) * sizeof *ends[side]);
     for (size_t i = 0; i < cutter->count; i++) {
-        const Node *node = graph_node(graph, cutter->nodes[i]);
+        const Node *node = graph_node(cutter->graph, cutter->nodes[i]);
         for (int side = 0; side < 2; side++) live[side] -= ends[side][i];
         for (int k = 0; k < node->output_count; k++) {
             size_t last = last_use[node->outputs[k]];
