@@ -262,7 +262,8 @@ gateway=''
 begin_gateway() {
     rm -f "$meeting"/*
     $apart "$directory"/gateway --site "$directory"/site.json --key "$key" --local "@GATEWAY_PLACE@" \
-        --place "$meeting/place" --site-timeout "$site_timeout" ${audit:+--audit "$audit"} </dev/null 5<&- 6>&- 7>&- &
+        --place "$meeting/place" --why "$meeting/why" --site-timeout "$site_timeout" ${audit:+--audit "$audit"} \
+        </dev/null 5<&- 6>&- 7>&- &
     gateway=$!
     while [ ! -e "$meeting/place" ]; do
         kill -0 "$gateway" 2>/dev/null || end_gateway
@@ -270,7 +271,8 @@ begin_gateway() {
         sleep 0.05
     done
     SKYCC_GATEWAY=$(cat "$meeting/place")
-    export SKYCC_GATEWAY
+    SKYCC_WHY=$meeting/why # where a program that was killed leaves a line for the other sites
+    export SKYCC_GATEWAY SKYCC_WHY
 }
 # It passes on what is still on its way. Sets gateway_code.
 end_gateway() {
@@ -340,6 +342,9 @@ while :; do
     running=''
     if [ -n "$insisting" ]; then kill "$insisting" 2>/dev/null; fi
 #@ if site
+    case $code in 0 | 8 | 130 | 143) ;; *)
+        [ -s "$SKYCC_WHY" ] || echo "its stage programs ended with exit code $code" >"$SKYCC_WHY" ;;
+    esac
     end_gateway
     if [ -n "$audit" ] && [ $code -eq 0 ] && [ $gateway_code -ne 0 ]; then
         echo "train: the run is done, but its audit is not whole: the gateway ended with $gateway_code" >&7

@@ -58,8 +58,11 @@ static void insist(World *world, Diagnostics *diagnostics)
 {
     int exit_code;
     if (diagnostics->errors) {
+        const Diagnostic *error = diagnostics->first;
+        while (!error->is_error) error = error->next;
         diagnostics_print(diagnostics, stderr);
-        world_fail(world, "the checkpoint cannot be written");
+        world_fail(world, "the checkpoint cannot be written: %s%s%s", error->place.file ? error->place.file : "",
+                   error->place.file ? ": " : "", error->message);
     }
     world_agree(world, diagnostics, &exit_code);
 }

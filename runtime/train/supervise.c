@@ -1,6 +1,7 @@
 #include "runtime/train/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <poll.h>
 #include <signal.h>
@@ -99,11 +100,23 @@ static void line_add_number(Line *line, int64_t number) /* >= 0 */
     line_add(line, first);
 }
 
+/* For the gateway, which tells the other sites. */
+static void note_why(const char *text, size_t size)
+{
+    const char *path = getenv("SKYCC_WHY");
+    int file = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1; /* the first counts */
+    if (file < 0) return;
+    if (write(file, text, size) < 0) unlink(path);
+    close(file);
+}
+
 /* Reports how and where the work ended; `end` is not used if a file was lost. Async-signal-safe. */
 static int report_end(const SkyProgram *program, const RunState *state, bool lost_file, const Line *end)
 {
+    static const char head[] = "skycc: error: ";
     Line line = {.length = 0};
-    line_add(&line, "skycc: error: rank ");
+    line_add(&line, head);
+    line_add(&line, "rank ");
     line_add_number(&line, program->rank);
     line_add(&line, " (");
     line_add_name(&line, program->device_name);
@@ -120,6 +133,7 @@ static int report_end(const SkyProgram *program, const RunState *state, bool los
         line_add_name(&line, program->device_name);
         line_add(&line, " -o NEW, then NEW/train ... --resume\n");
     }
+    note_why(line.text + strlen(head), strcspn(line.text + strlen(head), "\n"));
     if (write(STDERR_FILENO, line.text, line.length) < 0) return EXIT_RUN_FAILED; /* standard error is closed */
     return EXIT_RUN_FAILED;
 }

@@ -44,7 +44,9 @@ static void heed(World *world, int site)
     const char *name = world->sites->names[site];
     if (state->state == WIRE_RETURNED)
         world_end(world, EXIT_SITE_RETURNED, "site %s began anew, and so must this one", name);
-    if (state->state == WIRE_GIVEN_UP) world_fail(world, "site %s has been away for longer than --site-timeout", name);
+    if (state->state == WIRE_GIVEN_UP)
+        world_fail(world, "site %s has been away for longer than --site-timeout%s%s", name, *state->why ? ": " : "",
+                   state->why);
     if (state->state == WIRE_ENDED)
         world_end(world, state->exit_code > 0 && state->exit_code < 256 ? state->exit_code : EXIT_RUN_FAILED,
                   "site %s ended the run: %s", name, state->why);

@@ -16,7 +16,7 @@ typedef struct WireClientOptions {
 typedef struct WireSiteState {
     WireState state;
     int exit_code; /* WIRE_ENDED */
-    char why[512]; /* WIRE_ENDED */
+    char why[512]; /* WIRE_ENDED; WIRE_GIVEN_UP: why its ranks were gone, "": unknown */
 } WireSiteState;
 
 typedef struct WireClient WireClient;

@@ -14,7 +14,8 @@ enum {
     WIRE_CHUNK = 1 << 16, /* payload of a DATA frame at most: heartbeats go between frames, and must not wait long */
     WIRE_GATEWAY = -1,    /* as `to`: the message is for the gateway itself. `tag`: the exit code with which a rank
                              ended the run, for the reason in the payload, or */
-    WIRE_FINISHED = -1    /* all ranks of the site are done */
+    WIRE_FINISHED = -1,   /* all ranks of the site are done, or */
+    WIRE_BROKEN = -2      /* they have ended before they were, for the reason in the payload; they may begin anew */
 };
 
 /* What ranks tell their gateway of their work, for its audit. */

@@ -16,6 +16,7 @@ typedef struct WireGatewayOptions {
     const char *bind;  /* where it listens for other sites: ADDRESS:PORT (address.h); NULL: as its address says */
     double site_timeout; /* seconds after which ranks are told that a site is given up; 0: never */
     const char *audit;   /* the file that says what crossed (audit.h), gone on with if it is there; NULL: none */
+    const char *why;     /* the file in which it may be written why ranks are gone that did not say so; NULL: none */
 } WireGatewayOptions;
 
 typedef struct WireGateway WireGateway;

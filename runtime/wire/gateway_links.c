@@ -65,6 +65,11 @@ static void deliver(void *context, int site, const WireFrame *message)
         size_t size = message->size < sizeof link->why ? message->size : sizeof link->why - 1;
         memcpy(link->why, message->payload, size); /* escaped where it is printed */
         link->why[size] = '\0';
+        if (message->tag == WIRE_BROKEN) {
+            wire_gateway_say(gateway, "site %s stopped: %s; waiting for it to start again", link->site->name,
+                             link->why);
+            return;
+        }
         link->end_code = message->tag;
         wire_gateway_say(gateway, "site %s ended the run: %s", link->site->name, link->why);
         change_state(link, WIRE_ENDED);

@@ -157,6 +157,7 @@ void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
 {
     zmq_pollitem_t *items = memory_allocate((5 + 2 * (size_t)gateway->file->site_count) * sizeof *items);
     double ticked = 0, stop_asked = 0;
+    bool is_told = false;
     int count = list_sources(gateway, stop_descriptor, items);
     for (double now;;) {
         bool stopping = stop_asked > 0; /* the descriptor is not looked at any more */
@@ -175,6 +176,11 @@ void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
             ticked = now;
         }
         /* What ranks said before the stop may still be on its way, also that they leave: first all must be quiet. */
+        if (stopping && quiet && !is_told) {
+            wire_ranks_tell_broken(gateway);
+            is_told = true;
+            continue;
+        }
         bool is_done = stopping && quiet && is_all_acknowledged(gateway);
         if (is_done || (stopping && now - stop_asked > last_patience)) break;
     }

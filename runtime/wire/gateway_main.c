@@ -11,7 +11,7 @@
 #include "runtime/wire/gateway.h"
 
 typedef struct GatewayCommand {
-    const char *site, *key, *local, *place, *bind, *audit;
+    const char *site, *key, *local, *place, *bind, *audit, *why;
     double site_timeout;
     bool help;
 } GatewayCommand;
@@ -32,6 +32,7 @@ static const Option rows[] = {
     {"site-timeout", 0, "SECONDS", GATEWAY, OPTION_NUMBER, 0, 1e9, FIELD(site_timeout), .initial = "0",
      .help = "how long to wait for a site that is away; 0: for ever"},
     {"audit", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(audit), .help = "write what crossed between sites, go on with it"},
+    {"why", 0, "FILE", GATEWAY, OPTION_FILE, FIELD(why), .help = "where it is written why ranks ended without a word"},
     {"help", 'h', NULL, GATEWAY, OPTION_FLAG, FIELD(help), .help = "print this"},
 };
 
@@ -58,8 +59,8 @@ static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnost
     if (!wire_site_file_read(&file, command->site, diagnostics)) return false;
     bool ok = wire_keys_read(&keys, command->key, diagnostics);
     if (ok) {
-        const WireGatewayOptions options = {&file,         &keys, command->local, command->bind, command->site_timeout,
-                                            command->audit};
+        const WireGatewayOptions options = {
+            &file, &keys, command->local, command->bind, command->site_timeout, command->audit, command->why};
         WireGateway *gateway = wire_gateway_open(&options, diagnostics);
         ok = gateway != NULL;
         if (gateway && command->place) {

@@ -36,7 +36,7 @@ typedef struct Link {
     uint64_t rival;        /* the incarnation of another start of that site, while the first is there; 0: none */
     double rival_since;    /* when it was heard of first */
     bool rival_said;
-    char why[512]; /* WIRE_ENDED: as its rank said */
+    char why[512]; /* WIRE_ENDED: as its rank said; else why its ranks are gone, "": unknown */
 } Link;
 
 /* A rank of this site. */
@@ -69,6 +69,7 @@ struct WireGateway {
     LocalRank *local;                                /* per rank of the run; those of other sites are unused */
     char place[WIRE_PLACE], ranks_place[WIRE_PLACE]; /* where listener and ranks are */
     int local_count, left_count, watches;
+    bool failed;          /* a rank has ended the run, which all sites were told */
     bool sockets_changed; /* what the loop waits for is not all of them any more */
     GatewayAudit audit;
     uint64_t strangers, odd; /* handshakes that failed; frames of known sites or ranks that are none */
@@ -92,6 +93,9 @@ void wire_ranks_work(WireGateway *gateway);
 void wire_ranks_deliver(WireGateway *gateway, int rank, WireChunk *chunk);
 /* Tells all ranks of this site how a link is. */
 void wire_ranks_tell(WireGateway *gateway, const Link *link);
+/* Tells the other sites why ranks of this one have ended before they were done, if that was written down and no rank
+ * has said it. */
+void wire_ranks_tell_broken(WireGateway *gateway);
 
 /* gateway_audit.c */
 bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics);

@@ -124,9 +124,24 @@ static void leave(WireGateway *gateway, int number)
     send_to_all(gateway, &(WireFrame){.from = number, .to = WIRE_GATEWAY, .tag = WIRE_FINISHED});
 }
 
+void wire_ranks_tell_broken(WireGateway *gateway)
+{
+    char why[sizeof gateway->links->why];
+    FILE *file = gateway->options.why ? fopen(gateway->options.why, "re") : NULL;
+    size_t size = file ? fread(why, 1, sizeof why - 1, file) : 0;
+    if (file) fclose(file);
+    while (size && why[size - 1] == '\n') size--;
+    int from = 0; /* any of this site */
+    while (gateway->file->rank_sites[from] != gateway->file->site) from++;
+    if (size && !gateway->failed && gateway->left_count < gateway->local_count)
+        send_to_all(gateway,
+                    &(WireFrame){.from = from, .to = WIRE_GATEWAY, .tag = WIRE_BROKEN, .payload = why, .size = size});
+}
+
 /* A rank has ended the run: all sites are told. */
 static void fail(WireGateway *gateway, int number, const WireFrame *frame)
 {
+    gateway->failed = true;
     size_t size = frame->size < sizeof gateway->links->why ? frame->size : sizeof gateway->links->why - 1;
     send_to_all(
         gateway,

@@ -511,10 +511,27 @@ def test_reasons():
     say_where("two", "aabb", lambda site: [*steps, "--seed", "7"] if site == "b" else steps,
               (2, ["--seed", ", site b) ", ", site a)"]))
 
-    forget("two", "aabb")
-    set_addresses("two", "aabb")
-    processes = {site: start("two", site, ["--steps", "100000", "--checkpoint-every", "100000"]) for site in "ab"}
-    wait_for(lambda: "b: step 1/100000" in output_of("two", "b"), "the progress of site b")
+    def start_both(*options):
+        forget("two", "aabb")
+        set_addresses("two", "aabb")
+        both = {site: start("two", site, ["--steps", "100000", "--checkpoint-every", "100000", *options])
+                for site in "ab"}
+        wait_for(lambda: "b: step 1/100000" in output_of("two", "b"), "the progress of site b")
+        return both
+
+    def is_rank(process):  # not what started it and watches it
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            return b"/stage-03" in file.read() and len(descendants(process)) == 1
+
+    # As when memory is out: a program that is killed can say nothing itself.
+    processes = start_both("--site-timeout", "2")
+    os.kill(next(filter(is_rank, descendants(processes["b"].pid))), signal.SIGKILL)
+    for site, process in processes.items():
+        code, text = process.wait(PATIENCE), output_of("two", site)
+        assert code == 6 and "rank 3 (device-3), step" in text and "killed by signal 9" in text, (site, code, text)
+    assert "--site-timeout: rank 3 (device-3), step" in output_of("two", "a"), output_of("two", "a")
+
+    processes = start_both()
     processes["b"].terminate()
     for site, process in processes.items():
         code, text = process.wait(PATIENCE), output_of("two", site)

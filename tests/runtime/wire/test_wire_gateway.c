@@ -73,9 +73,13 @@ static void start_gateway(int site, const char *run, double site_timeout)
     snprintf(machine->local, sizeof machine->local, "ipc://gateway-%d", number++);
     write_site_file(path, run, site);
     if (!wire_site_file_read(&machine->file, path, &diagnostics)) diagnostics_print(&diagnostics, stderr);
-    const WireGatewayOptions options = {&machine->file, &machine->keys,
-                                        machine->local, site ? NULL : "tcp://127.0.0.1:*",
-                                        site_timeout,   machine->audit};
+    const WireGatewayOptions options = {&machine->file,
+                                        &machine->keys,
+                                        machine->local,
+                                        site ? NULL : "tcp://127.0.0.1:*",
+                                        site_timeout,
+                                        machine->audit,
+                                        NULL};
     machine->gateway = wire_gateway_open(&options, &diagnostics);
     diagnostics_print(&diagnostics, stderr);
     assert_non_null(machine->gateway);
@@ -583,7 +587,7 @@ static void test_what_cannot_be_opened(void **state)
     WireSiteFile file;
     write_site_file("site.json", "run", 0);
     assert_true(wire_site_file_read(&file, "site.json", &diagnostics));
-    WireGatewayOptions options = {&file, &machines[1].keys, "ipc://x", "tcp://127.0.0.1:*", 0, NULL};
+    WireGatewayOptions options = {&file, &machines[1].keys, "ipc://x", "tcp://127.0.0.1:*", 0, NULL, NULL};
     assert_null(wire_gateway_open(&options, &diagnostics));
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, "not that of site a");
     options.keys = &machines[0].keys;
