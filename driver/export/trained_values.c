@@ -114,7 +114,14 @@ static bool open_directory(TrainedValues *values, const char *path, Diagnostics 
     int64_t newest = checkpoint_newest(path, INT64_MAX), best_step = checkpoint_newest(best, INT64_MAX);
     const char *global = arena_format(&values->arena, "%s/model.safetensors", path); /* of a federation's coordinator */
     if (newest < 0 && access(global, F_OK) == 0) return open_file(values, global, diagnostics);
-    if (newest < 0) return input_error(diagnostics, path, NULL, "holds no complete checkpoint");
+    if (newest < 0) {
+        const char *federation = arena_format(&values->arena, "%s/federation.yaml", path);
+        const char *coordinator = arena_format(&values->arena, "%s/coordinator/federation.yaml", path);
+        const char *hint = access(coordinator, F_OK) == 0  ? "name its folder coordinator, which has the model"
+                           : access(federation, F_OK) == 0 ? "name DIR/coordinator, which has the model"
+                                                           : NULL;
+        return input_error(diagnostics, path, hint, "holds no complete checkpoint");
+    }
     if (best_step >= 0 && belongs(path, newest, best, best_step))
         return open_step(values, best, best_step, diagnostics);
     return open_step(values, path, newest, diagnostics);

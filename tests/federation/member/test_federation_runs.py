@@ -152,6 +152,8 @@ def check_one_round():
         here = parameters(f"mean-{name}")
         require(all(np.array_equal(here[key], model[key]) for key in trained), f"{name} has the federation's model")
     call(SKYCC, "export", MODEL, "mean/coordinator/model.safetensors", "-o", "trained.onnx")
+    text = call(SKYCC, "export", MODEL, "mean", "-o", "none.onnx", code=1)
+    require("hint: name its folder coordinator" in text, text)
     scene.write_rows()
 
 
