@@ -11,6 +11,12 @@ set(SKYCC_TEST_ENVIRONMENT
   OMP_WAIT_POLICY=passive MALLOC_TOP_PAD_=16777216 SKYCC_CACHE=${SKYCC_TEST_CACHE} SKYCC_CACHE_SIZE=1GiB
   POCL_CACHE_DIR=${SKYCC_TEST_CACHE}-pocl)
 
+# The last argument of tests that leave out a part in the sanitized run.
+set(SKYCC_LESS)
+if(SKYCC_SANITIZE)
+  set(SKYCC_LESS less)
+endif()
+
 # What all tests need built; not the measurements of bench/.
 add_custom_target(for_all)
 

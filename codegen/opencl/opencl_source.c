@@ -36,21 +36,11 @@ bool opencl_uses_doubles(const Kernel *kernel)
     return false;
 }
 
-void opencl_symbol(const Kernel *kernel, char symbol[40])
-{
-    char digits[33];
-    snprintf(symbol, 40, "sky_k_%s", hash_format(kernel_hash(kernel), digits));
-}
-
 /* ---- The function ---- */
 
-static void print_head(const OpenClBody *body)
+static void print_parameters(const OpenClBody *body)
 {
-    char symbol[40];
-    opencl_symbol(body->kernel, symbol);
-    buffer_print(body->text, "/* ");
-    for (const char *c = body->kernel->label; *c; c++) buffer_append(body->text, strchr("*\\?", *c) ? "_" : c, 1);
-    buffer_print(body->text, " */\n__kernel void %s(", symbol);
+    buffer_print(body->text, "(");
     for (int k = 0; k < body->kernel->operand_count; k++)
         buffer_print(body->text, "__global uchar *b%d, long o%d, ", k, k);
     buffer_print(body->text, "long begin, long end)\n{\n");
@@ -137,20 +127,34 @@ void opencl_emit_prelude(bool doubles, Buffer *text)
                  template_prelude, template_codecs);
 }
 
-void opencl_emit_kernel(const Kernel *kernel, Buffer *text)
+static void print_function(const OpenClBody *body, const OpenClCut *cut)
 {
-    OpenClCut cut = opencl_cut(kernel);
-    OpenClBody body = {.kernel = kernel, .text = text, .map = cut.form == OPENCL_MAP, .group = cut.form == OPENCL_ROW};
-    print_head(&body);
-    print_local(&body);
-    print_indices(&body, &cut);
-    print_places(&body);
-    opencl_print_registers(&body);
-    if (cut.form == OPENCL_PRODUCT)
-        opencl_print_product(&body, &cut);
-    else if (cut.form == OPENCL_CODING)
-        print_coding(&body);
+    const Kernel *kernel = body->kernel;
+    print_parameters(body);
+    print_local(body);
+    print_indices(body, cut);
+    print_places(body);
+    opencl_print_registers(body);
+    if (cut->form == OPENCL_PRODUCT)
+        opencl_print_product(body, cut);
+    else if (cut->form == OPENCL_CODING)
+        print_coding(body);
     else
-        for (int p = 0; p < kernel->phase_count; p++) opencl_print_phase(&body, &kernel->phases[p]);
-    buffer_print(text, "}\n\n");
+        for (int p = 0; p < kernel->phase_count; p++) opencl_print_phase(body, &kernel->phases[p]);
+    buffer_print(body->text, "}\n\n");
+}
+
+void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40])
+{
+    char digits[33];
+    Buffer function = {0};
+    OpenClCut cut = opencl_cut(kernel);
+    OpenClBody body = {
+        .kernel = kernel, .text = &function, .map = cut.form == OPENCL_MAP, .group = cut.form == OPENCL_ROW};
+    print_function(&body, &cut);
+    snprintf(symbol, 40, "sky_k_%s", hash_format(hash_bytes(function.bytes, function.size), digits));
+    buffer_print(text, "/* ");
+    for (const char *c = kernel->label; *c; c++) buffer_append(text, strchr("*\\?", *c) ? "_" : c, 1);
+    buffer_print(text, " */\n__kernel void %s%s", symbol, buffer_text(&function));
+    buffer_free(&function);
 }

@@ -27,10 +27,10 @@ OpenClUnits opencl_units(const Kernel *kernel);
 /* Whether the device must have float64. */
 bool opencl_uses_doubles(const Kernel *kernel);
 
-/* The name of the kernel's function: by its hash. */
-void opencl_symbol(const Kernel *kernel, char symbol[40]);
 /* What all kernels of a program need, before them; `doubles`: one of them does. */
 void opencl_emit_prelude(bool doubles, Buffer *text);
-void opencl_emit_kernel(const Kernel *kernel, Buffer *text);
+/* The kernel's function and its name, which the function's text decides: kernels that differ only in how many units
+ * they have share one. */
+void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40]);
 
 #endif

@@ -11,6 +11,7 @@
 #include "codegen/link/link.h"
 #include "codegen/link/program_object.h"
 #include "codegen/opencl/opencl_program.h"
+#include "runtime/device/opencl_build.h"
 #include "runtime/program/parallel.h"
 
 typedef struct Emission {
@@ -129,6 +130,14 @@ static bool link_rank(const Emission *emission, const char *base, const char *ta
     return ok;
 }
 
+/* OPENCL_KEPT, empty. */
+static bool write_kept(const Emission *emission, Arena *arena, size_t rank, Diagnostics *diagnostics)
+{
+    const char *folder = stage_programs_folder(emission->pipeline, arena, emission->options->directory, rank);
+    const char *name = arena_format(arena, OPENCL_KEPT, (unsigned)rank);
+    return file_write_part(arena_format(arena, "%s/%s", folder, name), "", 0, diagnostics);
+}
+
 static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagnostics)
 {
     SkyProgram *program = &emission->pipeline->programs[rank];
@@ -144,7 +153,9 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     if (ok) program_object(program, emission->compiled, &object);
     ok = ok && file_write_part(tables, object.bytes, object.size, diagnostics);
     buffer_free(&object);
-    if (ok && emission->options->form == EMIT_PROGRAMS) ok = link_rank(emission, base, tables, diagnostics);
+    if (ok && emission->options->form == EMIT_PROGRAMS)
+        ok = link_rank(emission, base, tables, diagnostics) &&
+             (!program->opencl_device || write_kept(emission, &arena, rank, diagnostics));
     arena_free(&arena);
     return ok;
 }

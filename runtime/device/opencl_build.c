@@ -1,5 +1,6 @@
 #include "runtime/device/opencl_build.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,7 @@ static char *kept_path(const SkyProgram *program)
     if (!program->stage_count || !sky_call_count(program->stages) || sky_call(program->stages, 0)->interpreted)
         return NULL;
     char *directory = file_program_directory(), *path = NULL;
-    if (asprintf(&path, "%s/opencl-%02u.bin", directory, program->rank) < 0) memory_exhausted();
+    if (asprintf(&path, "%s/" OPENCL_KEPT, directory, program->rank) < 0) memory_exhausted();
     free(directory);
     return path;
 }
@@ -162,12 +163,11 @@ static void keep(const Build *build, ClProgramId built, const char *path)
 {
     size_t size = 0;
     Diagnostics ignored = {0};
-    if (!path || build->api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS ||
-        !size)
+    if (!path || (remove(path) != 0 && errno != ENOENT)) return; /* else what was read is replaced */
+    if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS || !size)
         return;
     unsigned char *bytes = memory_allocate(sizeof build->key + size), *binary = bytes + sizeof build->key;
     memcpy(bytes, &build->key, sizeof build->key);
-    remove(path); /* what was read is not replaced */
     if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
         file_write_all(path, bytes, sizeof build->key + size, &ignored);
     diagnostics_free(&ignored);

@@ -16,9 +16,13 @@ bool opencl_sizes(const OpenClDevice *device, const SkyProgram *program, OpenClS
 /* Work items of a group that computes a unit of the kernel; 0: units are work items. */
 size_t opencl_group(const SkyDeviceKernel *kernel, const OpenClSizes *sizes);
 
+/* Next to a stage program, of its rank: what a driver built. `skycc compile` makes it empty, so that it belongs to the
+ * folder and the next compilation replaces it. */
+#define OPENCL_KEPT "opencl-%02u.bin"
+
 /* NULL after reporting (EXIT_TOOLCHAIN) the kernel that does not compile, with what the driver says of it.
  *
- * Stage programs keep what was built in opencl-RANK.bin next to themselves, and take it from there while device,
+ * Stage programs keep what was built in OPENCL_KEPT, and take it from there while device,
  * driver, source and options are the same. Where nothing can be written, the next run builds again. */
 ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,
                          const SkyProgram *program, const OpenClSizes *sizes, Diagnostics *diagnostics);
