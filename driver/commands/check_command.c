@@ -94,6 +94,7 @@ static void open_tensor(JsonWriter *json, const char *name, DType dtype, const S
 static void add_parameter(JsonWriter *json, const ImportedParameter *parameter, const Value *value)
 {
     Shape own = value->shape; /* in the shape of this name */
+    if (parameter->copies) own = parameter->copies->shape;
     if (parameter->transposed) own = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
     open_tensor(json, parameter->name, value->dtype, &own);
     if (parameter->alias) json_add_string(json, "alias", parameter->alias);

@@ -315,6 +315,11 @@ static void write_parameter(Run *run, const char *prefix, ValueId id, const void
                            size);
             shape.dim[0] = columns, shape.dim[1] = rows;
         }
+        if (name->copies) {
+            shape = name->copies->shape;
+            copy = arena_allocate_array(&run->arena, (size_t)shape_elements(&shape), size);
+            parameter_copies_expand(name->copies, size, data, copy);
+        }
         safetensors_writer_add(run->writer, arena_format(&run->arena, "%s/%s", prefix, name->name), value->dtype,
                                &shape, copy);
     }

@@ -8,6 +8,7 @@
 
 typedef struct Exporter {
     ImportedModel *model;
+    const Graph *parameters;    /* of the model */
     const ImportedModel *whole; /* imported to tell which parameters are trained; NULL where that is impossible */
     bool distinct;              /* every initializer is one parameter */
     Onnx__GraphProto *graph;
@@ -53,6 +54,22 @@ static bool set_trained(const Exporter *exporter, Onnx__TensorProto *tensor, con
     }
     onnx_set_raw_data(tensor, data, (size_t)elements * size);
     return true;
+}
+
+/* The same for a tensor that holds copies of the parameter's vectors. */
+static bool set_copies(const Exporter *exporter, Onnx__TensorProto *tensor, const ImportedParameter *parameter,
+                       const TrainedTensor *trained)
+{
+    const ParameterCopies *copies = parameter->copies;
+    const Shape *shape = &graph_value(exporter->parameters, parameter->value)->shape;
+    if (!copies || !shape_equal(&trained->shape, shape)) return set_trained(exporter, tensor, parameter->name, trained);
+    TrainedTensor whole = *trained;
+    size_t size = dtype_size(trained->dtype);
+    void *data = arena_allocate_array(arena_of(exporter), (size_t)shape_elements(&copies->shape), size);
+    parameter_copies_expand(copies, size, trained->data, data);
+    whole.shape = copies->shape;
+    whole.data = data;
+    return set_trained(exporter, tensor, parameter->name, &whole);
 }
 
 /* Files before IR version 4 list initializers among the inputs too. */
@@ -108,7 +125,7 @@ static bool add_split(const Exporter *exporter, const ImportedParameter *paramet
     graph->initializer = initializers;
     graph->node[parameter->node - 1]->input[parameter->input] = tensor->name;
     if (exporter->model->onnx.proto->ir_version < 4) add_input(exporter, tensor);
-    return trained->data ? set_trained(exporter, tensor, parameter->name, trained)
+    return trained->data ? set_copies(exporter, tensor, parameter, trained)
                          : onnx_restore_initializer(&exporter->model->onnx, parameter->initializer, tensor,
                                                     exporter->diagnostics);
 }
@@ -160,12 +177,16 @@ static bool replace_weights(const Exporter *exporter)
             continue;
         }
         if (!trained.data) {
-            checks[parameter->initializer] = trained.check;
+            const Value *own = graph_value(exporter->parameters, parameter->value);
+            if (!parameter->copies)
+                checks[parameter->initializer] = trained.check;
+            else if (trained.check && !parameter_form(own, trained.check, NULL))
+                ok =
+                    refuse(exporter, parameter->name, "was frozen, and had another value when the checkpoint was made");
             continue;
         }
         replaced[parameter->initializer] = true;
-        ok = set_trained(exporter, exporter->graph->initializer[parameter->initializer], parameter->name, &trained) &&
-             ok;
+        ok = set_copies(exporter, exporter->graph->initializer[parameter->initializer], parameter, &trained) && ok;
     }
     for (size_t i = 0; ok && i < count; i++)
         if (!replaced[i]) ok = restore(exporter, i, checks[i]);
@@ -191,6 +212,7 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
             if (d->is_error) diagnostics_error(diagnostics, ties.exit_code, d->place, d->hint, "%s", d->message);
     } else {
         Exporter exporter = {&model,
+                             &graph,
                              is_whole ? &whole : NULL,
                              onnx_model_is_distinct(&model.onnx),
                              model.onnx.proto->graph,

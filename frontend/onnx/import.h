@@ -54,6 +54,17 @@ typedef struct ImportOptions {
     double dropout;
 } ImportOptions;
 
+/* How an initializer consists of copies of the vectors of a parameter. */
+typedef struct ParameterCopies {
+    Shape shape;    /* of the initializer */
+    int axis;       /* along which its vectors lie */
+    bool expands;   /* only rows of the batch are equal: the parameter has one of them, [1, ...] */
+    int64_t *index; /* [elements of the other axes]: the parameter's row, if that is seen as [rows, width] */
+} ParameterCopies;
+
+/* Writes the initializer's elements, of `size` bytes each, from the parameter's. */
+void parameter_copies_expand(const ParameterCopies *copies, size_t size, const void *rows, void *elements);
+
 /* One name under which a parameter appears in outputs and checkpoints. */
 typedef struct ImportedParameter {
     const char *name;   /* the initializer's; NAME#1, NAME#2 ... for further parameters split from the same one */
@@ -69,7 +80,9 @@ typedef struct ImportedParameter {
     bool trained, frozen; /* frozen: by --freeze or --lora; else trained */
     const char *why;      /* a phrase that says why it is trained or not */
     bool tied;            /* another name, earlier in the list, gave the value its name */
-    bool transposed;  /* tied, with the two dimensions exchanged: this name's tensor is the transpose of the value */
+    bool transposed; /* tied, with the two dimensions exchanged: this name's tensor is the transpose of the value */
+    const ParameterCopies
+        *copies;      /* this name's tensor has several of some vectors of the value, or not all; else NULL */
     const char *file; /* a file with the initial elements at `offset`, `bytes` long, in this name's own shape,
                          row-major, little-endian; NULL: none */
     size_t offset, bytes;

@@ -51,12 +51,13 @@ typedef struct Importer {
     size_t symbol_count, symbol_capacity;
     SourceNode *nodes;
     size_t node_count;
-    uint32_t *order;        /* of nodes, producers first */
-    bool distinct;          /* every initializer is one parameter (PROPERTY_PARAMETERS) */
-    bool widens;            /* half precision becomes float32 (widen.h) */
-    size_t narrow_bytes;    /* of quantised weights in the file, one byte an element */
-    size_t widened;         /* elements that were made floats so far */
-    const char *shape_hint; /* what helps where shapes do not fit; NULL: nothing known */
+    uint32_t *order;           /* of nodes, producers first */
+    bool distinct;             /* every initializer is one parameter (PROPERTY_PARAMETERS) */
+    bool widens;               /* half precision becomes float32 (widen.h) */
+    size_t narrow_bytes;       /* of quantised weights in the file, one byte an element */
+    size_t widened;            /* elements that were made floats so far */
+    const char *operator_hint; /* what skycc compiles, where the model is none of it */
+    const char *shape_hint;    /* what helps where shapes do not fit; NULL: nothing known */
 } Importer;
 
 /* "node 'NAME' (OP, opset N)" */
@@ -79,6 +80,9 @@ bool import_initializers(Importer *importer);
 
 /* trained.c: decides which of them are trained, after the graph is built. */
 bool choose_parameters(Importer *importer);
+
+/* Whether the name comes from a module, not from an exporter that needed one for what it computed. */
+bool named_by_module(const char *name);
 
 /* branches.c: puts the nodes of both branches before every If, with unique names and the condition that they need; only
  * those that the constant condition chooses are imported. The If then reads its condition and the results of both

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/parts.h"
+#include "frontend/onnx/copies.h"
 #include "frontend/onnx/initializer_uses.h"
 #include "frontend/onnx/model.h"
 #include "frontend/onnx/normalize.h"
@@ -11,11 +12,12 @@
 
 /* Finds parameters that hold the same numbers. Internal to the importer. */
 
-typedef enum TieKind { TIE_NONE, TIE_EQUAL, TIE_TRANSPOSED } TieKind;
+/* TIE_ROWS: it holds rows of the other. */
+typedef enum TieKind { TIE_NONE, TIE_EQUAL, TIE_TRANSPOSED, TIE_ROWS } TieKind;
 
 typedef struct Tie {
     TieKind kind;
-    size_t with; /* an earlier tensor that is itself not tied */
+    size_t with; /* an earlier tensor (of rows: any) that is itself not tied */
 } Tie;
 
 enum { SAMPLES = 256, BLOCK = 64 };
@@ -130,6 +132,8 @@ typedef struct Initializer {
     OnnxTensor tensor;
     bool trained; /* may be trained, by its type and its uses; trained.c decides */
     InitializerUses uses;
+    const ParameterCopies *copies; /* the tensor has one of each; NULL: none */
+    ValueId parameter;             /* 0: not made yet */
 } Initializer;
 
 static Place initializer_place(const Importer *importer, const char *name, char text[static 512])
@@ -176,6 +180,36 @@ static void set_use_name(Importer *importer, ImportedParameter *parameter, const
     graph_value(importer->graph, parameter->value)->use = arena_string(&importer->graph->arena, name);
 }
 
+/* What the initializer holds, of the parameter that has one of each of its vectors. */
+static ValueId add_copies(Importer *importer, const char *name, const ParameterCopies *copies, ValueId parameter)
+{
+    Graph *graph = importer->graph;
+    Shape shape = copies->shape, others = {.rank = shape.rank - 1};
+    NodeOrigin origin = {.name = arena_string(&graph->arena, name), .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    ValueId inputs[2] = {parameter}, value = 0;
+    Attribute attribute = attribute_integers("shape", shape.dim, shape.rank);
+    if (copies->expands) {
+        graph_add_node(graph, OP_Expand, origin, inputs, 1, &attribute, 1, &value, 1, importer->diagnostics);
+        return value;
+    }
+    int64_t perm[MAX_RANK];
+    for (int i = 0, k = 0; i < shape.rank; i++) {
+        perm[i] = i == copies->axis ? shape.rank - 1 : k;
+        if (i != copies->axis) others.dim[k++] = shape.dim[i];
+    }
+    inputs[1] =
+        graph_add_constant(graph, arena_format(&graph->arena, "%s.rows", name), DTYPE_I64, &others, copies->index);
+    attribute = attribute_integer("axis", 0);
+    if (!graph_add_node(graph, OP_Gather, origin, inputs, 2, &attribute, 1, &value, 1, importer->diagnostics) ||
+        copies->axis == shape.rank - 1)
+        return value;
+    attribute = attribute_integers("perm", perm, shape.rank);
+    ValueId turned = 0;
+    graph_add_node(graph, OP_Transpose, origin, &value, 1, &attribute, 1, &turned, 1, importer->diagnostics);
+    return turned;
+}
+
+/* Returns what nodes read of it. */
 static ValueId add_parameter(Importer *importer, const Initializer *initializer, ImportedParameter parameter,
                              const InitializerUse *use)
 {
@@ -190,8 +224,10 @@ static ValueId add_parameter(Importer *importer, const Initializer *initializer,
         parameter.value =
             graph_add_parameter(importer->graph, parameter.name, tensor->dtype, &tensor->shape, tensor->data);
     if (use) set_use_name(importer, &parameter, use);
+    parameter.copies = initializer->copies;
     array_push(model->parameters, model->parameter_count, model->parameter_capacity, parameter);
-    return parameter.value;
+    if (!parameter.copies) return parameter.value;
+    return add_copies(importer, parameter.name, parameter.copies, parameter.value);
 }
 
 /* Gives a use other than the first its own name and symbol, which the node reads from now on. */
@@ -246,14 +282,13 @@ static bool is_split(const Importer *importer, const Initializer *initializer)
 
 static bool add_tied(Importer *importer, const Initializer *initializer, const Initializer *with, TieKind kind)
 {
-    ValueId value = importer->symbols[with->symbol].value;
+    ValueId value = with->parameter;
     Symbol *symbol = &importer->symbols[initializer->symbol];
     bool transposed = kind == TIE_TRANSPOSED;
-    add_parameter(
+    symbol->value = add_parameter(
         importer, initializer,
         (ImportedParameter){.name = initializer->name, .value = value, .tied = true, .transposed = transposed}, NULL);
-    symbol->value = value;
-    if (!transposed) return true;
+    if (!transposed) return symbol->value;
     Attribute perm = attribute_integers("perm", (int64_t[]){1, 0}, 2);
     NodeOrigin origin = {.name = initializer->name, .phase = PHASE_FORWARD, .layer = LAYER_NONE};
     return graph_add_node(importer->graph, OP_Transpose, origin, &value, 1, &perm, 1, &symbol->value, 1,
@@ -329,24 +364,69 @@ static void add_constant(Importer *importer, const Initializer *initializer)
     array_push(model->untrained, model->untrained_count, model->untrained_capacity, untrained);
 }
 
-static bool add_values(Importer *importer, const Initializer *initializers, const Tie *ties, size_t count)
+/* Those that hold rows of another initializer come last. */
+static bool add_values(Importer *importer, Initializer *initializers, const Tie *ties, size_t count)
 {
     bool ok = true;
-    for (size_t i = 0; i < count; i++) {
-        const Initializer *initializer = &initializers[i];
+    for (size_t n = 0; n < 2 * count; n++) {
+        size_t i = n % count;
+        Initializer *initializer = &initializers[i];
         Symbol *symbol = &importer->symbols[initializer->symbol];
-        if (!symbol->needed) continue;
+        if (!symbol->needed || (ties[i].kind == TIE_ROWS) != (n >= count)) continue;
         if (ties[i].kind != TIE_NONE)
             ok = add_tied(importer, initializer, &initializers[ties[i].with], ties[i].kind) && ok;
         else if (is_split(importer, initializer))
             split_initializer(importer, initializer);
-        else if (initializer->trained)
+        else if (initializer->trained) {
             symbol->value = add_parameter(importer, initializer, (ImportedParameter){.name = initializer->name},
                                           own_use(initializer));
-        else
+            initializer->parameter = importer->model->parameters[importer->model->parameter_count - 1].value;
+        } else
             add_constant(importer, initializer);
     }
     return ok;
+}
+
+/* Whether an exporter may have computed it: what a module holds has the module's name. */
+static bool may_be_folded(const Importer *importer, const Initializer *initializer)
+{
+    return initializer->trained && initializer->tensor.data && initializer->tensor.shape.rank > 1 &&
+           !importer->distinct && !named_by_module(initializer->name);
+}
+
+static bool is_used_by(const Importer *importer, const Initializer *initializer, const char *op)
+{
+    for (size_t i = 0; i < initializer->uses.count; i++) {
+        const InitializerUse *use = &initializer->uses.items[i];
+        if (use->input != OUTPUT_USE && strcmp(importer->nodes[use->node].proto->op_type, op) == 0) return true;
+    }
+    return false;
+}
+
+static void leave_out_copies(Importer *importer, Initializer *initializer)
+{
+    OnnxTensor distinct;
+    if (!may_be_folded(importer, initializer)) return;
+    initializer->copies = find_copies(&initializer->tensor, &importer->model->arena, &distinct);
+    if (initializer->copies) initializer->tensor = distinct;
+}
+
+/* Whether it holds rows of a table in which the model looks up others. */
+static void find_table(Importer *importer, Initializer *initializers, size_t count, size_t number, Tie *tie)
+{
+    Initializer *initializer = &initializers[number];
+    const OnnxTensor *tensor = &initializer->tensor;
+    bool folded = may_be_folded(importer, initializer) && (initializer->copies || tensor->shape.rank > 2);
+    for (size_t i = 0; folded && tie->kind == TIE_NONE && i < count; i++) {
+        const Initializer *table = &initializers[i];
+        if (i == number || !table->trained || !table->tensor.data || table->copies ||
+            !is_used_by(importer, table, "Gather"))
+            continue;
+        const ParameterCopies *rows = find_rows(tensor, initializer->copies, &table->tensor, &importer->model->arena);
+        if (!rows) continue;
+        initializer->copies = rows;
+        *tie = (Tie){TIE_ROWS, i};
+    }
 }
 
 bool import_initializers(Importer *importer)
@@ -363,12 +443,19 @@ bool import_initializers(Importer *importer)
         warn_of_quantized(importer, initializers, count);
         InitializerUses *uses = arena_new_array(&importer->arena, InitializerUses, count);
         find_initializer_uses(importer, uses);
-        for (size_t i = 0; i < count; i++) initializers[i].uses = uses[i];
+        for (size_t i = 0; i < count; i++) {
+            initializers[i].uses = uses[i];
+            leave_out_copies(importer, &initializers[i]);
+        }
         for (size_t i = 0; i < count && !importer->options->untie && !importer->distinct; i++) {
             const OnnxTensor *tensor = &initializers[i].tensor;
             if (initializers[i].trained && tensor->data && !tensor_is_constant(tensor)) comparable[i] = tensor;
         }
         find_ties(comparable, count, ties);
+        for (size_t i = 0; i < count; i++) {
+            if (initializers[i].copies && ties[i].kind == TIE_TRANSPOSED) ties[i].kind = TIE_NONE;
+            find_table(importer, initializers, count, i, &ties[i]);
+        }
         ok = add_values(importer, initializers, ties, count);
     }
     for (size_t i = 0; i < count; i++) free(initializers[i].uses.items);

@@ -80,6 +80,7 @@ static inline DType dtype_of(const OnnxNode *node, ValueId value) { return graph
 /* A copy of an input whose elements are known now: a constant, or a graph input whose tensor was given. Reports others
  * as unsupported. */
 bool constant_input(const OnnxNode *node, int input, Value *value);
+bool known_input(const OnnxNode *node, int input, Value *value); /* the same, without an error */
 /* How many integers a constant input of rank 0 or 1 has, -1 where it is absent or, which is reported, no such list or
  * depends on data. */
 int constant_integers(OnnxNode *node, int input, const int64_t **values);

@@ -120,7 +120,7 @@ const Onnx__TensorProto *tensor_attribute(OnnxNode *node, const char *name)
 
 /* ---- Inputs ---- */
 
-bool constant_input(const OnnxNode *node, int input, Value *value)
+bool known_input(const OnnxNode *node, int input, Value *value)
 {
     *value = *graph_value(node->graph, node->inputs[input]);
     if (value->role == ROLE_CONSTANT) return true;
@@ -132,7 +132,13 @@ bool constant_input(const OnnxNode *node, int input, Value *value)
         value->data = given->data;
         return true;
     }
-    return node_unsupported(node, "export the model with constant folding, or with this input as a constant",
+    return false;
+}
+
+bool constant_input(const OnnxNode *node, int input, Value *value)
+{
+    return known_input(node, input, value) ||
+           node_unsupported(node, "export the model with constant folding, or with this input as a constant",
                             "input %d must be known at compile time, but depends on the model's inputs", input);
 }
 

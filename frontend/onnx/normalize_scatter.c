@@ -46,7 +46,11 @@ bool normalize_arg_max(OnnxNode *node)
 bool normalize_non_zero(OnnxNode *node)
 {
     Value value;
-    if (!constant_input(node, 0, &value)) return false;
+    if (!known_input(node, 0, &value))
+        return node_unsupported(node,
+                                "the model chooses elements by a mask, as BART's classifier finds the end of a text: "
+                                "export it without that head, or let it choose by an index",
+                                "how many elements it finds depends on the model's inputs");
     int64_t elements = shape_elements(&value.shape), count = 0;
     for (int64_t i = 0; i < elements; i++) count += element_as_double(value.dtype, value.data, i) != 0;
     Shape shape = {2, {value.shape.rank, count}};

@@ -47,8 +47,7 @@ static NameFacts *read_names(const Importer *importer)
     return facts;
 }
 
-/* Whether the name comes from a module, not from an exporter that needed one for a number. */
-static bool named_by_module(const char *name)
+bool named_by_module(const char *name)
 {
     return strchr(name, '.') && !strchr(name, '/') && !strchr(name, ':') && !strstr(name, "onstant");
 }
@@ -128,18 +127,21 @@ static void tell_adapters(const Importer *importer)
             "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
 }
 
-/* Training would move the copies apart, each by the gradient of its own row. */
-static void refuse_copies(const Importer *importer, const ImportedParameter *parameter)
+/* Training would move copies apart, and what was computed of parameters to where these cannot bring it. */
+static void refuse_folded(const Importer *importer, const ImportedParameter *parameter, bool copies)
 {
     char place[512];
     snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
-    diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
-                      arena_format(&importer->model->arena,
-                                   "export the model with a dynamic batch, and token_type_ids as an input; or leave it "
-                                   "as it is with --freeze '%s'",
-                                   parameter->name),
-                      "holds copies of one parameter for all rows or positions, as exports with fixed shapes do: "
-                      "trained apart, they would become different");
+    const char *how = copies ? "with a dynamic batch, and token_type_ids as an input"
+                             : "with optimize=False (TorchScript: do_constant_folding=False)";
+    diagnostics_error(
+        importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
+        arena_format(&importer->model->arena, "export the model %s; or leave it as it is with --freeze '%s'", how,
+                     parameter->name),
+        copies ? "holds copies of one parameter for all rows or positions, as exports with fixed shapes do: "
+                 "trained apart, they would become different"
+               : "has the form of activations: the exporter computed it of parameters that the file no longer has, "
+                 "and it cannot be trained in their place");
 }
 
 static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
@@ -152,7 +154,9 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
-    if (choice.copies && !left && (!rule || rule->train)) refuse_copies(importer, parameter);
+    bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
+    if ((choice.copies || computed) && !left && (!rule || rule->train))
+        refuse_folded(importer, parameter, choice.copies);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;
@@ -190,10 +194,12 @@ static void warn_of_ties(const Importer *importer)
         if (!parameter->tied || !parameter->trained) continue;
         char place[512];
         snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
-        diagnostics_warning(
-            importer->diagnostics, (Place){.file = importer->graph->file, .object = place},
-            "give --untie to train them separately", "holds the same numbers as '%s'%s: both are one parameter",
-            graph_value(importer->graph, parameter->value)->name, parameter->transposed ? ", transposed" : "");
+        bool rows = parameter->copies;
+        diagnostics_warning(importer->diagnostics, (Place){.file = importer->graph->file, .object = place},
+                            rows ? NULL : "give --untie to train them separately",
+                            "holds %s '%s'%s: both are one parameter", rows ? "rows of" : "the same numbers as",
+                            graph_value(importer->graph, parameter->value)->name,
+                            parameter->transposed ? ", transposed" : "");
     }
 }
 

@@ -151,8 +151,7 @@ static bool is_single_column(const Graph *graph, ValueId id)
     return operator_has(node->op, IS_PRODUCT) && value->shape.dim[value->shape.rank - 1] == 1;
 }
 
-/* Whether the elements along the last axis are multiples of their positions, as ALiBi's are (Press et al. 2022). */
-static bool is_linear_in_positions(const Value *value)
+bool elements_are_linear(const Value *value)
 {
     int64_t count = shape_elements(&value->shape), columns = value->shape.dim[value->shape.rank - 1];
     for (int64_t i = 0; value->data && columns > 2 && i < count; i += columns) {
@@ -213,7 +212,7 @@ static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node
         if (filled && has_batch(graph, node->inputs[input], node))
             return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
         if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
-        if (is_linear_in_positions(graph_value(graph, parameter)))
+        if (elements_are_linear(graph_value(graph, parameter)))
             return fixed("is linear in positions, added to the scores of attention");
         return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
     }
@@ -314,6 +313,17 @@ static bool is_expanded(const UseSurvey *survey, ValueId parameter)
     return false;
 }
 
+/* Weights have no dimension for a batch. */
+static bool is_activation(const UseSurvey *survey, ValueId parameter)
+{
+    const Shape *shape = &graph_value(survey->graph, parameter)->shape;
+    for (uint32_t u = survey->first[parameter]; u < survey->first[parameter + 1]; u++)
+        if (shape->rank > 3 && shape->dim[0] == 1 &&
+            operator_has(graph_node(survey->graph, survey->uses[u].node)->op, IS_PRODUCT))
+            return true;
+    return false;
+}
+
 TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
 {
     const Value *value = graph_value(survey->graph, parameter);
@@ -327,5 +337,6 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
     if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data))
         return fixed("holds nothing but 0 and one number: a mask");
     choice.copies = choice.trained && is_expanded(survey, parameter);
+    choice.activation = choice.trained && is_activation(survey, parameter);
     return choice.why ? choice : perhaps(false, "reaches no output by itself");
 }

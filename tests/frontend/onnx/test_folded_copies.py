@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """What exports do not say of their tensors. Exporters with fixed shapes fold copies of a parameter, for every row of a
-batch or every position: these are refused unless they are frozen. Masks that are added to the scores of every row, and
-buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint.
+batch or every position: these train as one, as in the model before folding, and are exported as copies again. What may
+be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
+the file lacks. Masks that are added to the scores of every row, and buffers, are not trained. A module that is called
+twice is one parameter. PEFT's adapters get a hint.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -31,22 +33,23 @@ def metadata(message, tag, **entries):
         message.MergeFromString(bytes([tag << 3 | 2, len(entry)]) + entry)
 
 
-def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False):
+def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False, **others):
     """`nodes` compute of rows of a table, and of the folded tensor, what is classified token by token."""
-    tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), tensor: folded}
+    tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), tensor: folded, **others}
     STARTS.update({name: value.astype("f4") for name, value in tensors.items()})
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["x"]), *nodes,
              helper.make_node("MatMul", [result, "matrix"], ["logits"])]
     graph = helper.make_graph(
         nodes, "folded", [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [batch, TOKENS])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in tensors.items()])
+        [numpy_helper.from_array(value if value.dtype == np.int64 else value.astype(np.float32), name)
+         for name, value in tensors.items()])
     info = helper.make_tensor_value_info(tensor, TensorProto.FLOAT, folded.shape)
     if buffer:
         metadata(info, 4, pkg__torch__export__graph_signature__InputSpec__kind="BUFFER")
     graph.value_info.append(info)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    length = TOKENS + (folded.shape[1] if "joined" in result else 0)
+    length = TOKENS + ("joined" in result)
     ids = np.arange(batch * TOKENS, dtype="i4").reshape(batch, -1) % 7
     labels = np.ones((batch, length) if batch > 1 else (batch, length, 1), "i4")  # a last dimension of 1 may be there
     safetensors_files.write("in.safetensors", {"input_ids": ids, "labels": labels})
@@ -63,10 +66,10 @@ def trained(path, *options):
     }
 
 
-def refused(name, *arguments):
+def refused(name, *arguments, problem="holds copies of one parameter"):
     model(name, *arguments)
     code, message, _ = trained(name)
-    require(code == 1 and "'folded': holds copies of one parameter" in message and "--freeze 'folded'" in message, name,
+    require(code == 1 and f"'folded': {problem}" in message and "--freeze 'folded'" in message, name,
             code, message)
     code, message, parameters = trained(name, "--freeze", "folded")
     require(code == 0 and parameters == {"table", "matrix"}, name, "frozen:", code, message, parameters)
@@ -77,6 +80,37 @@ def accepted(name, wanted, *arguments, options=(), **changes):
     code, message, parameters = trained(name, *options)
     require(code == 0 and parameters == wanted, name, code, message, parameters)
     return message
+
+
+def same(name, batch, nodes, index, parameter, result, axis=-1, **others):
+    """Vectors of the parameter, folded, train as they do where the model looks them up itself, and are written back."""
+    vectors = others.get("table", parameter)[index] if parameter is None else parameter[index]
+    folded = np.moveaxis(vectors, -1, axis)
+    model(name, batch, nodes, folded, result)
+    options = ("--train", "3", "--optimizer", "adamw:lr=1e-2")
+    code, message, _ = trained(name, *options)
+    require(code == 0, name, message)
+    found = safetensors_files.read("out.safetensors")
+    done = subprocess.run([skycc, "export", name, "out.safetensors", "-o", "trained.onnx"], capture_output=True,
+                          text=True)
+    require(done.returncode == 0, name, done.stderr)
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load("trained.onnx").graph.initializer}
+    require(np.array_equal(weights["folded"], found["param/folded"]), name, "is exported with", weights["folded"])
+    perm = [i for i in range(folded.ndim - 1)]
+    perm.insert(axis % folded.ndim, folded.ndim - 1)
+    source = "table" if parameter is None else "p.weight"
+    looked_up = [helper.make_node("Gather", [source, "index"], ["vectors"]),
+                 helper.make_node("Transpose", ["vectors"], ["folded"], perm=perm)]
+    more = {} if parameter is None else {"p.weight": parameter}
+    model(name, batch, looked_up + nodes, np.zeros(1), result, tensor="unused", index=np.asarray(index), **more)
+    code, message, _ = trained(name, *options)
+    require(code == 0, name, message)
+    wanted = safetensors_files.read("out.safetensors")
+    require(np.allclose(found["train/loss"], wanted["train/loss"], rtol=0, atol=1e-6) and
+            found["train/loss"][0] - found["train/loss"][2] > 1e-4, name, found["train/loss"], wanted["train/loss"])
+    rows = wanted["param/" + source]
+    require(np.allclose(found["param/folded"], np.moveaxis(rows[index], -1, axis), rtol=0, atol=1e-5), name, "trains",
+            found["param/folded"], rows)
 
 
 ADD = [helper.make_node("Add", ["x", "folded"], ["sum"])]
@@ -98,10 +132,19 @@ def shape(name, *values):
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     os.chdir(scratch)
     both, kind, positions = {"table", "matrix", "folded"}, real(WIDTH, seed=3), real(1, TOKENS, WIDTH, seed=4)
-    refused("types", 2, ADD, np.broadcast_to(kind, (2, TOKENS, WIDTH)), "sum")
-    refused("types-of-one-row", 1, ADD, np.broadcast_to(kind, (1, TOKENS, WIDTH)), "sum")
-    refused("positions-of-rows", 2, ADD, np.broadcast_to(positions, (2, TOKENS, WIDTH)), "sum")
-    refused("first", 2, JOIN, np.broadcast_to(kind, (2, 1, WIDTH)), "joined")
+    one, pair, rows = kind.reshape(1, -1), real(2, WIDTH, seed=5), np.arange(TOKENS)
+    same("types", 2, ADD, np.zeros((2, TOKENS), int), one, "sum")
+    same("types-of-one-row", 1, ADD, np.zeros((1, TOKENS), int), one, "sum")
+    same("types-of-no-row", 1, ADD, np.zeros(TOKENS, int), one, "sum")
+    same("two-types", 2, ADD, np.array([[0, 1, 1], [0, 0, 1]]), pair, "sum")
+    same("positions-of-rows", 2, ADD, np.tile(rows, (2, 1)), positions[0], "sum")
+    same("first", 2, JOIN, np.zeros((2, 1), int), one, "joined")
+    same("rows-of-a-table", 2, ADD, np.array([[3, 1, 3], [5, 1, 0]]), None, "sum", table=real(7, WIDTH))
+    same("row-of-a-table", 1, JOIN, np.array([[2]]), None, "joined", table=real(7, WIDTH))
+    refused("one-number", 2, ADD, np.full((2, TOKENS, WIDTH), 0.5), "sum")
+    refused("computed", 1, [helper.make_node("MatMul", ["x", "folded"], ["heads"]),
+                            shape("flat", 1, TOKENS, WIDTH), helper.make_node("Reshape", ["heads", "flat"], ["sum"])],
+            real(1, 1, WIDTH, WIDTH, seed=7), "sum", problem="has the form of activations")
     accepted("positions", both, 2, ADD, positions, "sum")
     accepted("first-of-one-row", both, 1, JOIN, kind.reshape(1, 1, WIDTH), "joined")
     for batch in (1, 2):
@@ -111,8 +154,15 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     drawn = real(1, 1, TOKENS, TOKENS, seed=5)
     attend = [shape("heads", 1, 1, TOKENS, TOKENS), shape("flat", 1, TOKENS, TOKENS), *ATTEND]
     copies = np.broadcast_to(drawn, (2, 1, TOKENS, TOKENS))
-    refused("relative-of-rows", 2, [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND],
-            copies, "context")
+    accepted("relative-of-rows", both, 2,
+             [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND], copies, "context")
+    buckets = np.tile(np.minimum(np.abs(rows[:, None] - rows), 1), (2, 1, 1))
+    two = [*ATTEND[:2], shape("heads", 2, 1, TOKENS, TOKENS),
+           helper.make_node("Reshape", ["products", "heads"], ["single"]),
+           helper.make_node("Concat", ["single", "single"], ["scores"], axis=1), *ATTEND[3:5],
+           helper.make_node("ReduceMean", ["shares"], ["mean"], axes=[1], keepdims=0),
+           helper.make_node("MatMul", ["mean", "x"], ["context"])]
+    same("distances", 2, two, buckets, real(2, 2, seed=8), "context", axis=1)
     accepted("relative", both, 1, attend, drawn, "context")
     slopes = np.arange(TOKENS).reshape(1, 1, 1, -1) * np.full((1, 1, TOKENS, 1), 0.25)
     accepted("alibi", {"table", "matrix"}, 1, attend, slopes, "context")
