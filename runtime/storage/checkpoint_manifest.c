@@ -1,5 +1,6 @@
 #include "runtime/storage/checkpoint_manifest.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +191,7 @@ static bool read_rates(JsonReader reader, const json_t *root, double *rates)
     *rates = 0;
     if (!json_object_get(root, "rates")) return true;
     return json_get_number(reader, root, "", "rates", rates) &&
-           ((*rates > 0 && *rates < 1e30) ||
+           ((*rates > 0 && isfinite(*rates)) ||
             input_error(reader.diagnostics, reader.file, NULL, "its \"rates\" are no sum of learning rates"));
 }
 
