@@ -249,9 +249,15 @@ def check_deadline():
 
 
 def check_privacy():
-    """Sites tell neither rows nor losses, and keep the seed of their noise to themselves."""
+    """Sites tell neither rows nor losses, nor errors that quote them, and keep the seed of their noise secret."""
     federate("private", "rounds: 2", "dp: {clip: 1, noise: 1}")
-    finish([coordinator("private")] + [site("private", name) for name in SITES])
+    head = coordinator("private")
+    call("private/lima/train", "--join", "--data", "none.safetensors", "--checkpoint", "private-lima", *TRAINING,
+         code=1)
+    wait_until(lambda: "site 'lima' has ended" in head.said(), "the coordinator's being told that a site ends")
+    require("has ended: something that it was given is wrong; it goes on" in head.said() and
+            "none.safetensors" not in head.said(), head.said())
+    finish([head] + [site("private", name) for name in SITES])
     rows = [row.split(",") for row in rounds_in("private.csv")]
     require(len(rows) == 2 and all(row[1:4] == ["3", "3", ""] and set(row[8:]) == {""} for row in rows), f"rows {rows}")
     require(all(os.stat(f"private-{name}/noise.seed").st_mode & 0o777 == 0o600 for name in SITES), "seeds are secret")
