@@ -467,8 +467,10 @@ static void decide_batch(Decision *decision)
 {
     const char *given = decision->options->given[SETTING_BATCH];
     int64_t batch = given ? atoll(given) : BATCH;
-    if (batch > (int64_t)decision->train_rows) batch = (int64_t)decision->train_rows;
-    set(BATCH, text_of("%lld", (long long)batch), "rows of a step; compile cuts them into micro-batches");
+    bool fewer = batch > (int64_t)decision->train_rows;
+    if (fewer) batch = (int64_t)decision->train_rows;
+    set(BATCH, text_of("%lld", (long long)batch), "rows of a step%s; compile cuts them into micro-batches",
+        fewer ? ": there are no more to train on" : "");
     const char *name = decision->model.length, *length = decision->settings->of[SETTING_LENGTH].value;
     bool packs = !task_texts[decision->columns.task].is_padded;
     const char *problem = packs ? packing_problem(decision, &decision->settings->arena) : NULL;
@@ -586,7 +588,8 @@ bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnos
               source_model_read(&decision->model, options->source, options->given[SETTING_TOKENIZER], &settings->arena,
                                 diagnostics);
     if (ok) set(MODEL, decision->model.path, "%s", decision->model.kind ? decision->model.kind : "an ONNX graph");
-    ok = ok && decide_data(decision, diagnostics);
+    ok = ok && decide_data(decision, diagnostics) &&
+         task_check_metric(decision->columns.task, options->given[SETTING_METRIC], diagnostics);
     ok = ok && decide_head(decision, diagnostics) && decide_length(decision, diagnostics) &&
          decide_sets(decision, diagnostics);
     if (ok) {

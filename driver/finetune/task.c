@@ -9,21 +9,24 @@
 
 const TaskText task_texts[TASK_COUNT] = {
     [TASK_CLASSES] = {"classes", " classification text-classification seqcls ", "classify texts", "accuracy",
-                      "cross-entropy", false},
-    [TASK_REGRESSION] = {"regression", " ", "predict a number for each text", "loss", "mean squared error", false},
+                      "loss, accuracy, f1, matthews, perplexity", "cross-entropy", false},
+    [TASK_REGRESSION] = {"regression", " ", "predict a number for each text", "loss", "loss, pearson, spearman",
+                         "mean squared error", false},
     [TASK_MULTI_LABEL] = {"multi-label", " multilabel multi-label-classification ",
-                          "give each text any number of labels", "f1", "binary cross-entropy", false},
-    [TASK_TOKENS] = {"ner", " tokens token-classification tokcls ", "tag the words of texts", "f1", "cross-entropy",
-                     false},
-    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "f1",
+                          "give each text any number of labels", "f1", "loss, accuracy, f1", "binary cross-entropy",
+                          false},
+    [TASK_TOKENS] = {"ner", " tokens token-classification tokcls ", "tag the words of texts", "f1",
+                     "loss, accuracy, f1, matthews, perplexity", "cross-entropy", false},
+    [TASK_ANSWERS] = {"qa", " question-answering ", "find answers to questions in texts", "f1", "loss, exact, f1",
                       "mean cross-entropy of the first and the last token", true},
     [TASK_PAIRS] = {"pairs", " contrastive embedding ", "bring the embeddings of paired texts together", "accuracy",
-                    "contrastive", true},
-    [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", "cross-entropy of the masked tokens", false},
+                    "loss, accuracy", "contrastive", true},
+    [TASK_MASKED] = {"mlm", " fill-mask ", "guess masked words", "loss", "loss, accuracy, f1, matthews, perplexity",
+                     "cross-entropy of the masked tokens", false},
     [TASK_CHAT] = {"chat", " sft instruct ", "learn responses of conversations", "loss",
-                   "cross-entropy of the next token", false},
+                   "loss, accuracy, f1, matthews, perplexity", "cross-entropy of the next token", false},
     [TASK_NEXT] = {"lm", " clm causal-lm text-generation ", "predict the next token of texts", "loss",
-                   "cross-entropy of the next token", false},
+                   "loss, accuracy, f1, matthews, perplexity", "cross-entropy of the next token", false},
 };
 
 Task task_find(const char *word)
@@ -33,6 +36,15 @@ Task task_find(const char *word)
     for (Task task = 0; task < TASK_COUNT; task++)
         if (strcmp(task_texts[task].word, word) == 0 || strstr(task_texts[task].others, spaced)) return task;
     return TASK_COUNT;
+}
+
+bool task_check_metric(Task task, const char *metric, Diagnostics *diagnostics)
+{
+    const TaskText *text = &task_texts[task];
+    return !metric ||
+           text_has_part(text->all, arena_string_n(&diagnostics->arena, metric, strcspn(metric, "-")), ", ") ||
+           usage_error(diagnostics, arena_format(&diagnostics->arena, "what can be: %s", text->all),
+                       "--keep-best %s cannot be measured when the task is '%s'", metric, text->word);
 }
 
 /* ---- Names that say it ---- */

@@ -22,6 +22,7 @@ typedef struct TaskText {
     const char *others; /* that --task takes too, with blanks around each */
     const char *does;   /* "classifies texts" */
     const char *metric; /* of the best checkpoint */
+    const char *all;    /* metrics, with commas between; f1 stands for its kinds */
     const char *loss;   /* of the head */
     bool is_padded;     /* rows cannot share packed sequences: the loss compares rows, or tokens of one */
 } TaskText;
@@ -31,6 +32,9 @@ extern const TaskText task_texts[TASK_COUNT];
 
 /* TASK_COUNT: there is none of that name. */
 Task task_find(const char *word);
+
+/* Reports a metric (NULL: none is wanted) that training could not measure for the task. */
+bool task_check_metric(Task task, const char *metric, Diagnostics *diagnostics);
 
 /* Whether the model learns to predict the next token. */
 static inline bool task_is_generative(Task task) { return task == TASK_CHAT || task == TASK_NEXT; }

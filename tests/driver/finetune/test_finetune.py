@@ -193,6 +193,10 @@ def check_existing():
     refused(2, "is an earlier run", "model", "reviews.csv")
     os.mkdir("mine")
     refused(2, "is not a run", "model", "reviews.csv", "-o", "mine", "--force")
+    refused(2, "what can be: loss, accuracy", "model", "reviews.csv", "-o", "no", "--keep-best", "pearson")
+    require(not os.path.exists("no"), "a metric that cannot be measured leaves a run")
+    text = finetune("model", "reviews.csv", "-o", "no", "--batch", "5000", "--keep-best", "f1-macro", "--dry-run")
+    require("there are no more to train on" in text, "a smaller batch is not explained", text)
     before = os.stat("run/log.csv").st_mtime_ns
     check_lost_output("--force", "--epochs", "1")
     require(os.stat("run/log.csv").st_mtime_ns != before and setting("epochs") == '"1"', "--force replaces nothing")
