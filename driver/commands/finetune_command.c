@@ -22,10 +22,9 @@
 #include "driver/finetune/report_server.h"
 #include "driver/finetune/run_report.h"
 #include "driver/finetune/single_commands.h"
+#include "driver/finetune/source_model.h"
 #include "driver/finetune/table_check.h"
 #include "driver/finetune/training.h"
-
-enum { MOST_SEEDS = 1000 };
 
 typedef struct Finetuning {
     const Options *options;
@@ -73,16 +72,25 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
     return remove(path);
 }
 
+static int is_seed(const struct dirent *entry)
+{
+    const char *number = entry->d_name + 5;
+    return strncmp(entry->d_name, "seed-", 5) == 0 && !number[strspn(number, "0123456789")];
+}
+
 /* What a former run left, or this one if it fails before it trains. Other files in the directory stay. */
 static void remove_run(Finetuning *finetuning)
 {
     Arena *arena = &finetuning->settings.arena;
     for (const char *const *part = run_parts; *part; part++)
         nftw(run_file(arena, finetuning->run, *part), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    for (int64_t s = 0; s < MOST_SEEDS; s++) {
-        const char *part = arena_format(arena, "%s/seed-%lld", finetuning->run, (long long)s);
-        if (access(part, F_OK) == 0) nftw(part, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    struct dirent **parts = NULL;
+    int count = scandir(finetuning->run, &parts, is_seed, NULL);
+    for (int i = 0; i < count; i++) {
+        nftw(run_file(arena, finetuning->run, parts[i]->d_name), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        free(parts[i]);
     }
+    free(parts);
     rmdir(finetuning->run); /* unless it holds something else */
 }
 
@@ -184,11 +192,13 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const char *run = finetuning->run;
     Arena *arena = &finetuning->settings.arena;
-    if (finetuning->options->force && !finetuning->options->finetune.resume) remove_run(finetuning);
+    bool begins = !finetuning->options->finetune.resume;
+    if (begins && !source_model_remember(&finetuning->settings, diagnostics)) return false;
+    if (begins && finetuning->options->force) remove_run(finetuning);
     if (!make_directory(run, diagnostics) || !make_directory(run_file(arena, run, "data"), diagnostics)) return false;
     const char *cluster = finetune_this_machine(&finetuning->settings);
     const char *place = run_file(arena, run, "cluster.yaml");
-    bool decided = !finetuning->options->finetune.resume || finetuning->changed;
+    bool decided = begins || finetuning->changed;
     if (finetuning->changed && !read_file(settings_file(finetuning), &finetuning->former, diagnostics)) return false;
     return (!decided || settings_write(&finetuning->settings, run, diagnostics)) &&
            (access(place, F_OK) == 0 || file_write_all(place, cluster, strlen(cluster), diagnostics));
@@ -288,7 +298,8 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
     for (int i = 0; ok && i < finetuning->commands.count; i++) {
         const SingleCommand *command = &finetuning->commands.items[i];
         if (command->makes && access(command->makes, F_OK) == 0) continue;
-        bool trains = is_training(command);
+        bool trains = is_training(command), reads = command->words[1] == finetuning->settings.of[SETTING_MODEL].value;
+        if (reads && !source_model_check(&finetuning->settings, true, diagnostics)) return false;
         ok = trains ? train(finetuning, command, diagnostics) : run_single(command, false, diagnostics);
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
@@ -404,6 +415,7 @@ static bool decide(Finetuning *finetuning, Diagnostics *diagnostics)
             return usage_error(diagnostics, "change devices with -d and --without; all else stays as it was decided",
                                "--resume takes no model and no table");
         if (!settings_read(&finetuning->settings, wanted.resume, diagnostics) ||
+            !source_model_check(&finetuning->settings, false, diagnostics) ||
             !finetune_decide_resume(&finetuning->settings, &wanted, diagnostics))
             return false;
         run_find_tokenizer(&finetuning->settings, wanted.resume);

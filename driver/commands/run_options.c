@@ -7,6 +7,7 @@
 
 #include "base/input_files.h"
 #include "driver/finetune/single_commands.h"
+#include "driver/finetune/source_model.h"
 
 static const char *there(Settings *settings, const char *run, const char *name)
 {
@@ -43,7 +44,7 @@ bool run_options_complete(Options *completed, const Options *options, Settings *
     if (!is_run(run)) return true;
     if (options->checkpoint)
         return usage_error(diagnostics, NULL, "a run has its own checkpoints: leave out '%s'", options->checkpoint);
-    if (!settings_read(settings, run, diagnostics)) return false;
+    if (!settings_read(settings, run, diagnostics) || !source_model_check(settings, false, diagnostics)) return false;
     note_inputs(settings, run);
     completed->model = run_file(&settings->arena, run, "model.onnx");
     completed->checkpoint = run_file(&settings->arena, run, "checkpoints");

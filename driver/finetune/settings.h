@@ -6,9 +6,10 @@
 #include "base/arena.h"
 #include "base/diagnostics.h"
 
-/* In the order in which they are printed. The first list has texts, the second lists of texts. */
+/* In the order in which they are printed, from the model on. The first list has texts, the second lists of texts. */
 #define SETTING_WORDS(X, LIST)                                                                                         \
     X(FORMAT, "format")                                                                                                \
+    X(MODEL_HASH, "model-hash")                                                                                        \
     X(MODEL, "model")                                                                                                  \
     LIST(TABLES, "tables")                                                                                             \
     X(ENCODING, "encoding")                                                                                            \

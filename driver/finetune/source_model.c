@@ -7,6 +7,7 @@
 
 #include "base/parts.h"
 #include "frontend/huggingface/config.h"
+#include "frontend/huggingface/folder.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
 
@@ -178,4 +179,76 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
     return folder ? find_tokenizer(model, folder, arena, diagnostics)
                   : input_error(diagnostics, path, "give its tokenizer.json or vocabulary with --tokenizer FILE",
                                 "has no tokenizer next to it, and the folder that it was imported from is gone");
+}
+
+/* ---- Whether it is still the same ---- */
+
+static bool hash_folder(const char *path, Hash *hash, Diagnostics *diagnostics)
+{
+    HuggingFaceFolder folder;
+    bool ok = folder_open(&folder, path, true, diagnostics);
+    char *config = ok ? json_dumps(folder.config.json, JSON_SORT_KEYS) : NULL;
+    if (config) *hash = hash_bytes(config, strlen(config));
+    for (size_t i = 0; ok && i < folder.file_count; i++) {
+        const MappedFile *file = &folder.files[i].tensors.file;
+        *hash = hash_extend(*hash, file->bytes, file->size);
+        file_forget(file, 0, file->size);
+    }
+    free(config);
+    folder_close(&folder);
+    return ok;
+}
+
+static bool hash_graph(const char *path, Hash *hash, Diagnostics *diagnostics)
+{
+    OnnxModel model;
+    if (!onnx_model_open(&model, path, true, diagnostics)) return false;
+    const Onnx__GraphProto *graph = model.proto->graph;
+    bool ok = true;
+    *hash = model.hash;
+    for (size_t i = 0; ok && i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *initializer = graph->initializer[i];
+        OnnxTensor tensor;
+        if (initializer->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) continue;
+        ok = onnx_tensor_elements(&model, initializer, NULL, initializer->name, &tensor, diagnostics);
+        if (ok && tensor.data) *hash = hash_extend(*hash, tensor.data, tensor.bytes);
+    }
+    onnx_model_close(&model);
+    return ok;
+}
+
+static bool hash_model(const char *path, Hash *hash, Diagnostics *diagnostics)
+{
+    struct stat status;
+    bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    return (is_folder ? hash_folder : hash_graph)(path, hash, diagnostics);
+}
+
+bool source_model_remember(Settings *settings, Diagnostics *diagnostics)
+{
+    Hash hash;
+    char content[33], name[33];
+    const char *path = settings->of[SETTING_MODEL].value;
+    if (!hash_model(path, &hash, diagnostics)) return false;
+    settings_set(settings, SETTING_MODEL_HASH,
+                 arena_format(&settings->arena, "%s %s", hash_format(hash, content),
+                              hash_format(hash_bytes(path, strlen(path)), name)),
+                 NULL);
+    return true;
+}
+
+bool source_model_check(const Settings *settings, bool reads, Diagnostics *diagnostics)
+{
+    Hash hash;
+    char text[33];
+    const char *path = settings->of[SETTING_MODEL].value, *kept = settings->of[SETTING_MODEL_HASH].value;
+    if (!kept) return true; /* of a former version */
+    bool renamed = !strstr(kept, hash_format(hash_bytes(path, strlen(path)), text));
+    if (!renamed && !reads) return true;
+    return hash_model(path, &hash, diagnostics) &&
+           (strncmp(kept, hash_format(hash, text), 32) == 0 ||
+            input_error(diagnostics, path,
+                        renamed ? "put the line `model:` in the run's settings.yaml back, or begin another run with -o"
+                                : "put its files back as they were, or begin another run with -o",
+                        "is not the model that this run began with"));
 }

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/diagnostics.h"
+#include "driver/finetune/settings.h"
 #include "frontend/huggingface/found_head.h"
 
 typedef struct SourceModel {
@@ -25,5 +26,11 @@ typedef struct SourceModel {
  */
 bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,
                        Diagnostics *diagnostics);
+
+/* Keeps in SETTING_MODEL_HASH which model the run begins with: a hash of what is read of it, and one of its path. */
+bool source_model_remember(Settings *settings, Diagnostics *diagnostics);
+/* Refuses another model in the place of that one: under another name and, if the model will be read again (`reads`),
+ * under the same. */
+bool source_model_check(const Settings *settings, bool reads, Diagnostics *diagnostics);
 
 #endif

@@ -187,6 +187,35 @@ def check_seeds():
         page = file.read()
     require(f"shows <strong>seed-{found.index(max(found))}</strong>" in page, "the report shows another seed")
     require(f"<td class=n>{mean:.4f} ({error:.4f})</td>" in page, "the report has no mean and standard error")
+    check_other_model()
+
+
+def check_other_model():
+    """A run goes on with the model that it began with, in all its seeds; settings that name another are refused."""
+    text = "is not the model that this run began with"
+    shutil.copytree("model", "other")
+    with open("other/model.safetensors", "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    with open("seeds/settings.yaml") as file:
+        settings = file.read()
+    changed = settings.replace(setting("model", "seeds"), f'"{os.path.abspath("other")}"')
+    with open("seeds/settings.yaml", "w") as file:
+        file.write(changed)
+    for command in (["predict", "seeds", "--text", "great"], ["evaluate", "seeds", "test.csv"],
+                    ["export", "seeds", "-o", "none"], ["finetune", "--resume", "seeds"]):
+        require(text in run(skycc, *command, code=1).stderr, command)
+    with open("seeds/settings.yaml", "w") as file:
+        file.write(settings)
+    shutil.rmtree("seeds/seed-1")
+    os.rename("model", "first")
+    os.rename("other", "model")
+    require(predictions("seeds", "--text", "great"), "the run needs the model that it was made from")
+    require(text in finetune("--resume", "seeds", code=1), "two seeds of two models")
+    shutil.rmtree("model")
+    os.rename("first", "model")
 
 
 def check_existing():
@@ -198,8 +227,10 @@ def check_existing():
     text = finetune("model", "reviews.csv", "-o", "no", "--batch", "5000", "--keep-best", "f1-macro", "--dry-run")
     require("there are no more to train on" in text, "a smaller batch is not explained", text)
     before = os.stat("run/log.csv").st_mtime_ns
+    os.mkdir("run/seed-5000")
     check_lost_output("--force", "--epochs", "1")
     require(os.stat("run/log.csv").st_mtime_ns != before and setting("epochs") == '"1"', "--force replaces nothing")
+    require(not os.path.exists("run/seed-5000"), "--force leaves a seed that another run would go on with")
 
 
 def write_mistakes():
