@@ -6,16 +6,16 @@
 #include "runtime/train/agreed_lengths.h"
 #include "runtime/train/training.h"
 
-static _Noreturn void fail(Training *t, const Diagnostics *diagnostics)
+static _Noreturn void fail(Training *t, const Diagnostics *diagnostics, const char *what)
 {
     diagnostics_print(diagnostics, stderr);
-    world_end(t->world, diagnostics->exit_code, "the step cannot be computed");
+    world_end(t->world, diagnostics->exit_code, "%s", what);
 }
 
 static void check_unchanged(Training *t, Dataset *dataset, bool samples)
 {
     Diagnostics diagnostics = {0};
-    if (!dataset_check_unchanged(dataset, samples, &diagnostics)) fail(t, &diagnostics);
+    if (!dataset_check_unchanged(dataset, samples, &diagnostics)) fail(t, &diagnostics, "the data cannot be used");
 }
 
 /* Brings `size` bytes from the first rank with a loss to rank 0. */
@@ -92,7 +92,7 @@ static double run_step(Training *t, double learning_rate)
         .finish = gradients_need_work(&t->gradients) || proximal_needs_work(&t->proximal) ? finish_step : NULL,
         .gradients_grow = t->gradients.sums.piece_count ? grow : NULL,
         .context = t};
-    if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics);
+    if (!pipeline_train(&t->pipeline, &batch, &diagnostics)) fail(t, &diagnostics, "the step cannot be computed");
     step_clock_enter(clock, PART_DATA);
     check_unchanged(t, &t->data, begins_epoch);
     step_clock_enter(clock, PART_MESSAGES);
@@ -144,16 +144,23 @@ static void take_value(Training *t, double value)
     t->best_saved = true;
 }
 
-static void run_evaluation(Training *t)
+/* The result is valid on rank 0. */
+static EvaluationResult measure(Training *t)
 {
     Diagnostics diagnostics = {0};
     EvaluationResult result;
     const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
-    t->evaluation_due = false;
     if (!evaluate(&t->pipeline, &t->losses, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics))
-        fail(t, &diagnostics);
+        fail(t, &diagnostics, "the evaluation cannot be computed");
     check_unchanged(t, &t->evaluation_data, true);
     report(t, &result, sizeof result);
+    return result;
+}
+
+static void run_evaluation(Training *t)
+{
+    t->evaluation_due = false;
+    const EvaluationResult result = measure(t);
     bool finite = isfinite(result.values[METRIC_LOSS]);
     if (!finite && !t->failed_evaluation) t->failed_evaluation = t->step;
     if (t->world->rank == 0) progress_evaluation(&t->progress, t->step, result.values, result.rows);
@@ -164,20 +171,17 @@ static void run_evaluation(Training *t)
 static void evaluate_first(Training *t)
 {
     Diagnostics diagnostics = {0};
-    EvaluationResult result;
     Buffer text = {0};
-    const EvaluationRows rows = {t->evaluation_rows, t->evaluation_lengths.lengths, &t->packed};
+    bool ok = true;
     *t->world->step = t->step;
-    bool ok =
-        evaluate(&t->pipeline, &t->losses, &t->evaluation_data, &rows, t->step, &t->metrics, &result, &diagnostics);
-    if (ok) report(t, &result, sizeof result);
-    if (ok && t->world->rank == 0) {
+    const EvaluationResult result = measure(t);
+    if (t->world->rank == 0) {
         buffer_print(&text, "labels %lld\n", (long long)result.labels);
         for (Metric m = 0; m < METRIC_COUNT; m++) buffer_print(&text, "%s %.9g\n", metric_name(m), result.values[m]);
         ok = file_write_all(t->options->eval_first, text.bytes, text.size, &diagnostics);
     }
     buffer_free(&text);
-    if (!ok) fail(t, &diagnostics);
+    if (!ok) fail(t, &diagnostics, "--eval-first cannot be written");
 }
 
 static bool evaluation_is_due(const Training *t)
