@@ -395,7 +395,8 @@ bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
 {
     char *name = without_trailing_slashes(directory->path);
     pending_hold(); /* an interrupt must not take what is being moved for something unfinished */
-    bool ok = write_list(directory->temporary, diagnostics) && move_into_place(directory, name, diagnostics);
+    bool ok = file_inputs_unchanged(diagnostics) && write_list(directory->temporary, diagnostics) &&
+              move_into_place(directory, name, diagnostics);
     if (ok) sync_parent(name);
     directory_abandon(directory);
     pending_release();

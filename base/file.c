@@ -46,7 +46,8 @@ enum { MOST_MAPPED = 64, LONGEST_NAME = 512 };
 static struct Mapping {
     const unsigned char *_Atomic bytes; /* NULL: a free entry */
     size_t size;
-    int sparse; /* a descriptor of it if much of it was never written, else -1 */
+    int sparse;         /* a descriptor of it if much of it was never written, else -1 */
+    struct stat status; /* when it was mapped */
     char path[LONGEST_NAME];
 } mappings[MOST_MAPPED];
 static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,6 +60,7 @@ static void remember_mapping(const MappedFile *file, int descriptor, const struc
         if (mappings[i].bytes) continue;
         snprintf(mappings[i].path, sizeof mappings[i].path, "%s", path);
         mappings[i].size = file->size;
+        mappings[i].status = *status;
         mappings[i].sparse = is_sparse ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
         mappings[i].bytes = file->bytes;
         break;
@@ -101,6 +103,52 @@ size_t file_zeros_at(const void *address, size_t size)
     pthread_mutex_unlock(&mapping_lock);
     return zeros < size ? zeros : size;
 }
+
+/* ---- Inputs that are overwritten ---- */
+
+static bool inputs_are_guarded;
+static char overwritten[LONGEST_NAME]; /* an input that was, and is not mapped any more; "": none */
+
+void file_guard_inputs(void) { inputs_are_guarded = true; }
+
+static bool is_overwritten(const struct Mapping *mapping)
+{
+    struct stat now;
+    const struct stat *was = &mapping->status;
+    /* A new file under the name changes nothing: the former one is still mapped. */
+    if (!mapping->bytes || stat(mapping->path, &now) != 0 || now.st_ino != was->st_ino || now.st_dev != was->st_dev)
+        return false;
+    return now.st_size != was->st_size || now.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
+}
+
+/* Keeps the name of an input that was overwritten; `file` NULL: of any that is mapped. */
+static void find_overwritten(const MappedFile *file)
+{
+    pthread_mutex_lock(&mapping_lock);
+    for (int i = 0; i < MOST_MAPPED && inputs_are_guarded && !*overwritten; i++)
+        if ((!file || mappings[i].bytes == file->bytes) && is_overwritten(&mappings[i]))
+            snprintf(overwritten, sizeof overwritten, "%s", mappings[i].path);
+    pthread_mutex_unlock(&mapping_lock);
+}
+
+void file_unmap_input(MappedFile *file)
+{
+    if (file->bytes && !file->in_memory) find_overwritten(file);
+    file_unmap(file);
+}
+
+bool file_inputs_unchanged(Diagnostics *diagnostics)
+{
+    find_overwritten(NULL);
+    if (!*overwritten) return true;
+    input_error(diagnostics, overwritten, "run the command again; write what is new to another file",
+                "was overwritten while it was in use");
+    *overwritten = '\0';
+    return false;
+}
+
+/* ---- Interrupts ---- */
 
 static void write_text(const char *text)
 {
@@ -266,15 +314,16 @@ void file_abandon(OutputFile *file)
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)
 {
     if (file->stream == stdout)
-        return (fflush(file->stream) == 0 && !ferror(file->stream)) ||
-               file_error(diagnostics, "standard output", "cannot write");
+        return ((fflush(file->stream) == 0 && !ferror(file->stream)) ||
+                file_error(diagnostics, "standard output", "cannot write")) &&
+               file_inputs_unchanged(diagnostics);
     bool written =
         fflush(file->stream) == 0 && !ferror(file->stream) && (!file->temporary || fsync(fileno(file->stream)) == 0);
     int saved = errno;
     if (fclose(file->stream) != 0 && written) saved = errno, written = false;
     file->stream = NULL;
     errno = saved;
-    bool ok = written || file_error(diagnostics, file->path, "cannot write");
+    bool ok = (written || file_error(diagnostics, file->path, "cannot write")) && file_inputs_unchanged(diagnostics);
     if (!file->temporary) return ok;
     ok = ok && input_files_spare(file->path, diagnostics) && /* it may have been read since it was created */
          (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));

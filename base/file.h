@@ -18,6 +18,15 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics);
 /* Maps an open regular file, of which fstat said `status`; false with errno set. */
 bool file_map_descriptor(MappedFile *file, int descriptor, const struct stat *status, const char *path);
 void file_unmap(MappedFile *file);
+/* The same for a file that outputs are made from, for file_guard_inputs. */
+void file_unmap_input(MappedFile *file);
+
+/* From now on no output is committed after somebody wrote to a file that it may be made from: one that is mapped, or
+ * was given back by file_unmap_input. A command that ends calls this; not a program that outlives its inputs. */
+void file_guard_inputs(void);
+/* Reports such a file, once; false then. Commits call it. */
+bool file_inputs_unchanged(Diagnostics *diagnostics);
+
 /* How many of the `size` bytes from an address in a mapped file on were never written, and so are 0 without being read;
  * 0 where this is not known. */
 size_t file_zeros_at(const void *address, size_t size);

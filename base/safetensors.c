@@ -187,7 +187,7 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key)
 
 void safetensors_close(SafeTensors *file)
 {
-    file_unmap(&file->file);
+    file_unmap_input(&file->file);
     arena_free(&file->arena);
     *file = (SafeTensors){0};
 }

@@ -60,6 +60,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
 {
     Options options;
     files_removed_by_interrupts();
+    if (command != COMMAND_COORDINATE) file_guard_inputs();
     bool ok = command_options_read(&options, command, argument_count, arguments, diagnostics);
     if (ok && options.help)
         command_print_help(command, options.help_all, stdout);

@@ -354,8 +354,7 @@ static bool measure(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *output = prediction->options->output;
     Buffer text = {0}, json = {0};
-    bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics) &&
-              text_rows_check_unchanged(&prediction->rows, diagnostics);
+    bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics) && file_inputs_unchanged(diagnostics);
     buffer_append(&json, "\n", 1);
     ok = ok && (!output || file_write_all(output, json.bytes, json.size, diagnostics));
     if (ok) fwrite(text.bytes, 1, text.size, stdout); /* main reports what cannot be printed, after finetune's end */
@@ -398,7 +397,7 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
         for (int64_t r = first; r < first + prediction->batch && r < prediction->rows.count; r++)
             if (!predictions_row(predictions, r, diagnostics)) return false;
     }
-    if (!text_rows_check_unchanged(&prediction->rows, diagnostics)) return false;
+    if (!file_inputs_unchanged(diagnostics)) return false;
     return file_write_all(options->output ? options->output : "-", predictions->table.bytes, predictions->table.size,
                           diagnostics);
 }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/json.h"
 #include "frontend/huggingface/folder.h"
@@ -210,26 +209,12 @@ static int64_t longest_row(const TextRows *rows)
 bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics)
 {
     *rows = (TextRows){.file = path};
-    (void)!stat(path, &rows->status); /* what cannot be opened is reported next */
     rows->open = safetensors_open(&rows->data, path, diagnostics);
     if (!rows->open) return false;
     for (int i = 0; i < ROW_TENSORS; i++)
         if (!add_tensor(rows, i, diagnostics)) return false;
     rows->longest = longest_row(rows);
     return true;
-}
-
-bool text_rows_check_unchanged(const TextRows *rows, Diagnostics *diagnostics)
-{
-    struct stat now;
-    const struct stat *was = &rows->status;
-    /* A new file under the name changes nothing: the former one is still mapped. */
-    if (!rows->open || stat(rows->file, &now) != 0 || now.st_ino != was->st_ino || now.st_dev != was->st_dev)
-        return true;
-    return (now.st_size == was->st_size && now.st_mtim.tv_sec == was->st_mtim.tv_sec &&
-            now.st_mtim.tv_nsec == was->st_mtim.tv_nsec) ||
-           input_error(diagnostics, rows->file, "write new data to another file",
-                       "was overwritten while it was in use");
 }
 
 void text_rows_free(TextRows *rows)

@@ -2,8 +2,6 @@
 #ifndef DRIVER_PREDICT_TEXT_ROWS_H
 #define DRIVER_PREDICT_TEXT_ROWS_H
 
-#include <sys/stat.h>
-
 #include "base/safetensors.h"
 #include "frontend/text/tokenizer.h"
 
@@ -20,7 +18,6 @@ typedef struct TextRows {
     Arena arena;
     const char *file; /* for messages; NULL: the command line */
     SafeTensors data;
-    struct stat status; /* of the data set, when it was opened */
     bool open;
     /* input_ids, attention_mask, token_type_ids, and those of a second text; data NULL: the data set has none */
     RowTensor tensors[ROW_TENSORS];
@@ -38,8 +35,6 @@ bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const te
 bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, Diagnostics *diagnostics);
 /* Of a data set. */
 bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics);
-/* Reports a data set that was written to since it was opened: what was read of it is of two sets. */
-bool text_rows_check_unchanged(const TextRows *rows, Diagnostics *diagnostics);
 void text_rows_free(TextRows *rows);
 
 /* NULL if there is none of that name. */

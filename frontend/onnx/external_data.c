@@ -96,7 +96,7 @@ const ExternalFile *external_data_open(ExternalData *data, const char *location,
 
 void external_data_close(ExternalData *data)
 {
-    for (size_t i = 0; i < data->count; i++) file_unmap(&data->files[i]->file);
+    for (size_t i = 0; i < data->count; i++) file_unmap_input(&data->files[i]->file);
     free(data->files);
     arena_free(&data->arena);
     *data = (ExternalData){0};

@@ -126,7 +126,7 @@ bool onnx_model_open(OnnxModel *model, const char *path, bool tolerate_missing_d
 void onnx_model_close(OnnxModel *model)
 {
     external_data_close(&model->external);
-    file_unmap(&model->file);
+    file_unmap_input(&model->file);
     free(model->weights);
     arena_free(&model->arena);
     *model = (OnnxModel){0};

@@ -399,7 +399,7 @@ bool table_field_is(TableField field, const char *text)
 
 void table_close(TableReader *reader)
 {
-    file_unmap(&reader->file);
+    file_unmap_input(&reader->file);
     free(reader->fields);
     json_decref(reader->object);
     buffer_free(&reader->unquoted);

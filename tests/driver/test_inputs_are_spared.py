@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """No command replaces what it reads: every output option is tried against every input of its command, also through
-links.
+links. And none makes an output of inputs that are overwritten meanwhile.
 
     tests/driver/test_inputs_are_spared.py SKYCC DATA
 
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require, run  # noqa: E402
@@ -108,6 +109,28 @@ def commands():
     attack(["encoder.onnx"], ["-o"], "head", "encoder.onnx", "--head", "seqcls:2")
 
 
+def overwritten(path, *command):
+    """Whoever reads the command's output comes late: `path` is overwritten while the command waits for that."""
+    os.mkfifo("late")
+    process = subprocess.Popen([skycc, *command, "-o", "late"], stderr=subprocess.PIPE, text=True)
+    waits = 0
+    while process.poll() is None and waits < 3:
+        time.sleep(0.02)
+        with open(f"/proc/{process.pid}/stat") as stat, open(f"/proc/{process.pid}/maps") as maps:
+            waits += stat.read().rsplit(")", 1)[1].split()[0] == "S" and os.path.realpath(path) in maps.read()
+    with open(path, "r+b") as file:
+        first = file.read(1)
+        file.seek(0)
+        file.write(first)
+    if process.poll() is None:
+        with open("late", "rb") as file:
+            file.read()
+    said = process.communicate()[1]
+    require(process.returncode == 1 and f"{path}: error: was overwritten while it was in use" in said, path, command,
+            process.returncode, said)
+    os.remove("late")
+
+
 def trains():
     environment = {**os.environ, "MPIEXEC_TIMEOUT": "100"}
     run(skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--allocate", "even", "-o", "job", "-q")
@@ -136,6 +159,12 @@ def trains():
             environment=environment)
     run(skycc, "export", "m.onnx", "kept", "-o", "trained.onnx")
     step = "kept/step-00000002"
+    overwritten("t.tsv", "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv",
+                "--max-length", "8", "-q")
+    overwritten("folder/model.safetensors", "import", "folder", "-q")
+    overwritten("m.onnx", "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--emit=graph")
+    for path in ("m.onnx", f"{step}/rank-00.safetensors"):
+        overwritten(path, "export", "m.onnx", "kept")
     safetensors_files.write("unnamed.safetensors", safetensors_files.read("e.safetensors"))
     attack(["m.onnx", "unnamed.safetensors", f"{step}/rank-00.safetensors"], ["-o"], "evaluate", "m.onnx", "kept",
            "unnamed.safetensors")
