@@ -59,9 +59,12 @@ static bool check_seal(const char *path, Diagnostics *diagnostics)
 
 static void print_best(Buffer *text, const CheckpointBest *best)
 {
+    char hash[33];
     if (!best->metric[0]) return;
-    buffer_print(text, " \"best\": {\"metric\": \"%s\", \"step\": %lld, \"value\": %.17g, \"waited\": %lld},\n",
+    buffer_print(text, " \"best\": {\"metric\": \"%s\", \"step\": %lld, \"value\": %.17g, \"waited\": %lld",
                  best->metric, (long long)best->step, best->step ? best->value : 0, (long long)best->waited);
+    if (!hash_equal(best->data, (Hash){0})) buffer_print(text, ", \"data\": \"%s\"", hash_format(best->data, hash));
+    buffer_print(text, "},\n");
 }
 
 bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *directory, Diagnostics *diagnostics)
@@ -155,18 +158,19 @@ static bool copy_text(char *target, size_t size, const char *text)
 /* The results of evaluations, which are optional. */
 static bool read_best(JsonReader reader, const json_t *root, CheckpointBest *best)
 {
-    const char *metric;
+    const char *metric, *data = NULL;
     json_t *object;
     if (!json_object_get(root, "best")) return true;
     if (!json_get_object(reader, root, "", "best", &object) ||
         !json_get_string(reader, object, "best", "metric", &metric) ||
         !json_get_integer(reader, object, "best", "step", &best->step) ||
         !json_get_number(reader, object, "best", "value", &best->value) ||
-        !json_get_integer(reader, object, "best", "waited", &best->waited))
+        !json_get_integer(reader, object, "best", "waited", &best->waited) ||
+        (json_object_get(object, "data") && !json_get_string(reader, object, "best", "data", &data)))
         return false;
     const int64_t most = (int64_t)1 << 53;
     if (best->step >= 0 && best->step < most && best->waited >= 0 && best->waited < most &&
-        copy_text(best->metric, sizeof best->metric, metric))
+        copy_text(best->metric, sizeof best->metric, metric) && (!data || read_hash(data, &best->data)))
         return true;
     return input_error(reader.diagnostics, reader.file, NULL, "its \"best\" is no step and value of a metric");
 }

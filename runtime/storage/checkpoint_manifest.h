@@ -21,6 +21,7 @@ typedef struct CheckpointBest {
     int64_t step;    /* after which the metric was best; 0: it was not measured yet */
     double value;
     int64_t waited; /* evaluations since then */
+    Hash data;      /* of what was read of the evaluation data; zero: not known */
 } CheckpointBest;
 
 /* What sums were rounded by: a run that goes on with other micro-batches gives other last digits. */

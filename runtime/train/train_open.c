@@ -70,10 +70,9 @@ static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
     ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
     if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);
     if (ok && options->eval_data) {
-        Hash unused;
         LabelledRows labelled;
-        open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths, &unused,
-                  &labelled, diagnostics);
+        open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths,
+                  &t->evaluation_hash, &labelled, diagnostics);
         labelled_rows_close(&labelled);
     }
     return world_agree(t->world, diagnostics, exit_code);
@@ -113,7 +112,7 @@ static bool open_evaluation(Training *t, Diagnostics *diagnostics, int *exit_cod
     if (options->eval_data)
         evaluation_choose(&t->pipeline, &t->evaluation_data, &options->metrics, 1u << watched, &t->metrics,
                           diagnostics);
-    if (training_watches(t)) watch_open(&t->watch, watched, options->patience);
+    if (training_watches(t)) watch_open(&t->watch, watched, options->patience, t->evaluation_hash);
     if (keeps) {
         Buffer path = {0};
         buffer_print(&path, "%s/best", options->checkpoint);
@@ -174,8 +173,8 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     if (manifest->schedule_steps && !t->options->schedule_steps) t->schedule.total = manifest->schedule_steps;
     t->shuffled = manifest->shuffled;
     if (training_watches(t) && !watch_continue(&t->watch, &manifest->best))
-        diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s",
-                            manifest->best.metric, metric_name(t->watch.metric));
+        diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s of %s",
+                            manifest->best.metric, metric_name(t->watch.metric), t->options->eval_data);
     CheckpointMicrobatch now = checkpoint_microbatch(t->program), before = manifest->microbatch;
     if (before.rows && (before.rows != now.rows || before.length != now.length))
         diagnostics_warning(diagnostics, place, "compile with the same micro-batches for the same bits",

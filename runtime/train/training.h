@@ -21,7 +21,7 @@ typedef struct Training {
     const SkyProgram *program;
     const TrainingOptions *options;
     Dataset data, evaluation_data;
-    Hash data_hash;
+    Hash data_hash, evaluation_hash;
     RowLengths lengths, evaluation_lengths;
     LabelledRows labelled;
     PackedBatch packed;            /* where rows share lines */

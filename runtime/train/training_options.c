@@ -166,7 +166,8 @@ static const Option rows[] = {
      .help = "end after N evaluations in a row without a better --keep-best METRIC (without it: loss)",
      .detail =
          "End after _N_ evaluations in a row in which the metric of *--keep-best* (without that option: the loss) "
-         "is not better than ever before. *--resume* goes on counting."},
+         "is not better than ever before. *--resume* goes on counting, unless *--eval-data* has other content than "
+         "before: then the next evaluation is the first."},
     {"steps", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(steps), .agreed = true, .help = "train for N steps"},
     {"epochs", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(epochs), .agreed = true,
      .help = "train for N passes over the data (default 1)",

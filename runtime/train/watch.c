@@ -4,17 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
-void watch_open(Watch *watch, Metric metric, int64_t patience)
+void watch_open(Watch *watch, Metric metric, int64_t patience, Hash data)
 {
-    *watch = (Watch){.metric = metric, .patience = patience, .best = {.value = NAN}};
+    *watch = (Watch){.metric = metric, .patience = patience, .best = {.value = NAN, .data = data}};
     snprintf(watch->best.metric, sizeof watch->best.metric, "%s", metric_name(metric));
 }
 
 bool watch_continue(Watch *watch, const CheckpointBest *best)
 {
     if (!best->metric[0]) return true;
-    if (strcmp(best->metric, watch->best.metric) != 0) return false;
+    const Hash data = watch->best.data;
+    bool known = !hash_equal(best->data, (Hash){0});
+    if (strcmp(best->metric, watch->best.metric) != 0 || (known && !hash_equal(best->data, data))) return false;
     watch->best = *best;
+    watch->best.data = data;
     return true;
 }
 

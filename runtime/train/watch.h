@@ -11,8 +11,10 @@ typedef struct Watch {
     CheckpointBest best; /* of `metric` */
 } Watch;
 
-void watch_open(Watch *watch, Metric metric, int64_t patience);
-/* Goes on where a checkpoint stands; false if that one's best is of another metric, and so not comparable. */
+/* `data`: the hash of what is read of the evaluation data. */
+void watch_open(Watch *watch, Metric metric, int64_t patience, Hash data);
+/* Goes on where a checkpoint stands; false if that one's best is of another metric, or of other data, and so not
+ * comparable. */
 bool watch_continue(Watch *watch, const CheckpointBest *best);
 /* Takes the value after a step in; whether it is the best so far. One that is not finite never is. */
 bool watch_take(Watch *watch, int64_t step, double value);

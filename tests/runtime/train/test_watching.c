@@ -132,6 +132,13 @@ static void patience_ends_a_run_in_parts_as_one_run(void **state)
     free(have);
     free(expected);
     assert_int_equal(manifest_of("two", 8).best.step, 2);
+    /* What other rows gave is not compared. */
+    write_data("others", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_everywhere = 3});
+    must_run("cp -r two three && TOY_STAGES=0 %s --data data --eval-data others --eval-every 2 --steps 10 --patience 3 "
+             "--checkpoint three --resume --quiet",
+             TOY_PROGRAM);
+    assert_printed("the best loss until here says nothing about the best loss of others");
+    assert_int_equal(manifest_of("three", 10).best.step, 10);
     /* Going on needs more patience. */
     snprintf(options, sizeof options, "%s --steps 10 --checkpoint two --resume --patience 9", rest);
     assert_int_equal(train_aloud("0,1", options), 0);
