@@ -61,7 +61,7 @@ typedef struct Coordinator {
     const char *directory;           /* of the model */
     const char *log_path;            /* of the log; NULL: not known */
     double looked_at;                /* when the directory was last looked through for an amendment */
-    int64_t said_amendment;          /* the number of one that is wrong, which was said; 0: none */
+    uint64_t said_problem;           /* the hash of what was said to be wrong with an amendment; 0: nothing */
     FILE *console, *log;             /* console may be NULL; log: CSV, may be NULL */
     double round_since, phase_since; /* when the first offer came, when the phase began */
     double piece_at;                 /* when the last piece of an update came */
@@ -128,9 +128,9 @@ void presence_keep_text(char *kept, size_t room, const unsigned char *text, size
 const char *presence_compare_options(Coordinator *coordinator, int number, const unsigned char *text, size_t size);
 enum { PRESENCE_TEXT = ASK_MOST_REASON + 32 };
 /* Why the site takes no part: one of the words that status.json has for it, with `text` for people. NULL: it does. */
-const char *presence_absence(const Coordinator *coordinator, int site, char text[static PRESENCE_TEXT]);
+const char *presence_absence(const Coordinator *coordinator, int number, char text[static PRESENCE_TEXT]);
 /* Appends which sites besides this one (-1: all) are absent, and why; nothing where all are there. */
-void presence_tell_others(const Coordinator *coordinator, int site, Buffer *text);
+void presence_tell_others(const Coordinator *coordinator, int number, Buffer *text);
 /* A round has ended: with this site's update in it, or without. */
 void presence_note_round(Coordinator *coordinator, int number, bool counted);
 

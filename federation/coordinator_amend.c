@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "federation/amendment.h"
 #include "federation/coordinator.h"
 
@@ -42,11 +43,13 @@ static void say(const Coordinator *coordinator, const Amendment *amendment)
     buffer_free(&text);
 }
 
-/* The console says once what is wrong with an amendment. */
+/* The console says once what is wrong with an amendment, and again if something else is. */
 static void complain(Coordinator *coordinator, int64_t number, Diagnostics *diagnostics)
 {
-    if (coordinator->said_amendment == number) return;
-    coordinator->said_amendment = number;
+    const char *problem = diagnostics->last->message;
+    uint64_t hash = hash_bytes(problem, strlen(problem)).low;
+    if (coordinator->said_problem == hash) return;
+    coordinator->said_problem = hash;
     if (coordinator->console) diagnostics_print(diagnostics, coordinator->console);
     coordinator_say(coordinator, "amendment %" PRId64 " is not taken\n", number);
 }
