@@ -58,6 +58,7 @@ typedef struct Member {
     int steps_lock;              /* which stage programs inherit */
     int stage_errors;            /* from where what they write on standard error is passed on; -1: from nowhere */
     Buffer stage_line, reason;   /* the line that is under way; the first error, with its hint */
+    bool reason_is_old;          /* the start that told it has ended */
     bool reason_is_last;         /* line of all, so that the next one may be its hint */
     bool is_foreign;             /* the coordinator's last reply was of another version */
     Buffer news;                 /* which sites are absent and why, as was said last */

@@ -84,16 +84,17 @@ static const char *error_in(const char *line)
     return strstr(line, ": error: ") ? line : NULL;
 }
 
-/* Of what stage programs say, keeps the first error of the last start, with its hint. */
+/* Of what stage programs say, keeps the first error of the last start that told one, with its hint. */
 static void note_line(Member *member)
 {
-    static const char mark[] = ": error: ", hint[] = "    hint: ", again[] = "train: the run failed; starting";
+    static const char mark[] = ": error: ", hint[] = "    hint: ", failed[] = "train: the run failed";
     Buffer *reason = &member->reason;
-    const char *line = buffer_text(&member->stage_line), *error = reason->size ? NULL : error_in(line);
-    const char *middle = error ? strstr(error, mark) : NULL;
-    if (strncmp(line, again, sizeof again - 1) == 0)
-        buffer_free(reason);
-    else if (middle)
+    const char *line = buffer_text(&member->stage_line);
+    bool ends = strncmp(line, failed, sizeof failed - 1) == 0, takes = !reason->size || member->reason_is_old;
+    const char *error = ends || !takes ? NULL : error_in(line), *middle = error ? strstr(error, mark) : NULL;
+    if (error) buffer_free(reason);
+    member->reason_is_old = ends || (member->reason_is_old && !error);
+    if (middle)
         buffer_print(reason, "%.*s: %s", (int)(middle - error), error, middle + strlen(mark));
     else if (error)
         buffer_print(reason, "%s", error);
@@ -163,6 +164,7 @@ pid_t member_train_begin(Member *member, int64_t until)
     if (errors[1] >= 0) close(errors[1]);
     member->stage_errors = errors[0];
     buffer_free(&member->reason);
+    member->reason_is_old = false;
     arena_free(&arena);
     return child;
 }
