@@ -298,7 +298,8 @@ static void read_row(Job *job)
         bool input = task == DATASET_CHAT && t == 1 && job->text_count == 3; /* not all instructions have one */
         if (input && !field->text) continue;
         if (!field->text || (field->nested && task != DATASET_NER && task != DATASET_CHAT)) {
-            table_error(reader, NULL, field->text ? "'%s' is neither text nor a number" : "has no '%s'", job->names[t]);
+            table_error(reader, field->text ? "if it is a list of words, join them by blanks into one text" : NULL,
+                        field->text ? "'%s' is neither text nor a number" : "has no '%s'", job->names[t]);
             return;
         }
     }

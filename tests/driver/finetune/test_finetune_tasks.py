@@ -138,6 +138,8 @@ def check_words():
     finetune("ner.jsonl", "ner")
     require(setting("head", "ner") == "tokcls:3", setting("head", "ner"))
     require({row["label"] for row in predict("ner", "--text", "the battery is great")} <= set(names), "tags")
+    said = run(skycc, "predict", "ner", "--data", "ner.jsonl", code=1).stderr
+    require("join them by blanks" in said, "lists of words are refused without saying what to do:", said)
     require([row["label"] for row in metrics("ner")["classes"]] == ["THING"], metrics("ner")["classes"])
     same_metrics("ner", "accuracy", "f1", "loss")
     tokenized("ner.conll", "conll")
