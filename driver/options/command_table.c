@@ -21,7 +21,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                        "Imports the model and lists operators, inputs, parameters, layers and warnings. Unbound "
                        "dimensions are set to 8.",
                        {"skycc check model.onnx --dim batch=8 --dim seq=128",
-                        "skycc check model.onnx -v --lora r=8,targets=query,value", "skycc check model.onnx --json"}},
+                        "skycc check model.onnx -v --lora r=8,targets=query,value", "skycc check model.onnx --json"},
+                       NULL},
     [COMMAND_BERT] = {"bert",
                       "write a BERT graph of any size",
                       {"skycc bert --layers L --hidden H --heads A [options] -o MODEL.onnx"},
@@ -29,7 +30,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                       "token_type_ids and output logits.",
                       {"skycc bert --layers 6 --hidden 128 --heads 2 -o bert.onnx",
                        "skycc bert --layers 2 --hidden 128 --heads 2 --batch 8 --sequence 64 -o b.onnx",
-                       "skycc bert --layers 12 --hidden 768 --heads 12 --head mlm -o mlm.onnx"}},
+                       "skycc bert --layers 12 --hidden 768 --heads 12 --head mlm -o mlm.onnx"},
+                      NULL},
     [COMMAND_COMPILE] =
         {"compile",
          "compile a model for a cluster into a directory of ready-to-run programs",
@@ -82,7 +84,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "Lists what differs between two plans: times, bound, moved layers, loads, memory, links, and what crosses "
          "between regions. Exits with 0 also if they differ.",
          {"skycc diff old/plan.json new/plan.json", "skycc diff old.json new.json --fail-above 1.5",
-          "skycc diff programs/plan.json without-edge-3.json"}},
+          "skycc diff programs/plan.json without-edge-3.json"},
+         NULL},
     [COMMAND_VERIFY] =
         {"verify",
          "check a plan and its proof, independently of the solver",
@@ -115,7 +118,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                      "With --loss it also writes the loss.",
                      {"skycc run model.onnx --inputs batch.safetensors -o out.safetensors",
                       "skycc run m.onnx --inputs b.npz --loss cross-entropy --grad -o g.safetensors",
-                      "skycc run m.onnx --inputs b.npz --train 10 --optimizer adamw -o t.safetensors"}},
+                      "skycc run m.onnx --inputs b.npz --train 10 --optimizer adamw -o t.safetensors"},
+                     NULL},
     [COMMAND_EXPORT] = {"export",
                         "write trained weights back into ONNX or a Hugging Face folder",
                         {"skycc export RUN -o TRAINED.onnx|--folder DIR|--adapter DIR",
@@ -126,7 +130,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                         "into the weights, or written as an adapter of their own.",
                         {"skycc export run -o trained.onnx",
                          "skycc export model.onnx checkpoints --folder trained --labels data.safetensors",
-                         "skycc export model.onnx checkpoints --adapter adapter"}},
+                         "skycc export model.onnx checkpoints --adapter adapter"},
+                        NULL},
     [COMMAND_TOKENIZE] =
         {"tokenize",
          "turn a table of texts into a data set of token ids",
@@ -156,7 +161,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
                       "any other model BERT's. With --as-is, the model keeps the head that it has.",
                       {"skycc head encoder.onnx --head seqcls:3 -o classifier.onnx",
                        "skycc head encoder.onnx --head tokcls:9 --labels words.safetensors -o t.onnx",
-                       "skycc head exported.onnx --head seqcls:2 --as-is -o classifier.onnx"}},
+                       "skycc head exported.onnx --head seqcls:2 --as-is -o classifier.onnx"},
+                      NULL},
     [COMMAND_PREDICT] =
         {"predict",
          "print what a trained model predicts for texts",
@@ -181,14 +187,16 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "label. RUN is what skycc finetune made; FILE is a table with its columns. Otherwise DATA is a data set of "
          "skycc tokenize.",
          {"skycc evaluate run test.csv", "skycc evaluate run test.csv -o metrics.json",
-          "skycc evaluate model.onnx checkpoints test.safetensors"}},
+          "skycc evaluate model.onnx checkpoints test.safetensors"},
+         NULL},
     [COMMAND_KEY] =
         {"key",
          "make the keys of a site",
          {"skycc key NAME"},
          "Writes NAME.key, the secret key that stays at the site, and NAME.pub, and prints the public key, which goes "
          "into the cluster file of all sites (sites: [{name: ..., key: ...}]). Existing files are never overwritten.",
-         {"skycc key lyon", "skycc key keys/kyoto", "skycc key coordinator"}},
+         {"skycc key lyon", "skycc key keys/kyoto", "skycc key coordinator"},
+         NULL},
     [COMMAND_FEDERATE] = {"federate",
                           "make a folder for every site of a federation, which keeps its data and shares the model",
                           {"skycc federate MODEL.onnx -c FEDERATION.yaml -o DIR [options]"},
@@ -206,7 +214,8 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "Waits for the sites of a federation, adds up their updates, and keeps the model in "
          "DIR/coordinator/model.safetensors. If it is killed, start it again: it continues with the same round.",
          {"skycc coordinate federation/coordinator", "skycc coordinate federation/coordinator --log rounds.csv",
-          "skycc coordinate federation/coordinator --from-round 12"}},
+          "skycc coordinate federation/coordinator --from-round 12"},
+         NULL},
     [COMMAND_DEPLOY] =
         {"deploy",
          "copy programs, weights and data to the hosts of a plan, or list what they lack",
