@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
-from checks import failed, printed, require, run  # noqa: E402
+from checks import LESS, failed, printed, require, run  # noqa: E402
 from safetensors_files import write  # noqa: E402
 
 SKYCC, DATA = sys.argv[1], sys.argv[2]
@@ -244,12 +244,13 @@ def main():
         test_forced()
         test_default()
         test_fixed(4)
-        test_efficiency()
-        test_memory()
+        if not LESS:
+            test_efficiency()
+            test_memory()
         test_profile()
         test_packed()
         test_resume()
-        test_search()
+        test_search(2 if LESS else 8)
     sys.exit(failed())
 
 

@@ -19,7 +19,7 @@ import onnx
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [f"{HERE}/../../common", f"{HERE}/../../driver/finetune"]
 import browser  # noqa: E402
-from checks import failed, printed, require  # noqa: E402
+from checks import check_all, failed, printed, require  # noqa: E402
 import safetensors_files  # noqa: E402
 from federations import Scene  # noqa: E402
 
@@ -630,25 +630,19 @@ def check_stale_programs():
     serving.process.wait()
 
 
+def check_status_pages():
+    browser.look({name: f"{name}/coordinator/status.html" for name in ("amended", "twice")}, os.getcwd(), least=2)
+
+
 def main():
     scratch = tempfile.mkdtemp(prefix="skycc-test-")
     os.chdir(scratch)
     make_inputs()
-    check_one_round()
-    check_newcomers()
-    check_steps()
-    check_deadline()
-    check_privacy()
-    check_elsewhere()
-    check_overlap()
-    check_evaluation()
-    check_proximal()
-    check_control()
-    check_amendments()
-    check_two_places()
-    browser.look({name: f"{name}/coordinator/status.html" for name in ("amended", "twice")}, scratch, least=2)
-    check_stale_programs()
-    check_refusals()
+    check_all((check_one_round, check_newcomers, check_steps, check_deadline, check_privacy, check_elsewhere,
+               check_overlap, check_evaluation, check_proximal, check_control, check_amendments, check_two_places,
+               check_status_pages, check_stale_programs, check_refusals),
+              not_less=(check_newcomers, check_steps, check_deadline, check_elsewhere, check_overlap, check_evaluation,
+                        check_proximal, check_two_places, check_status_pages, check_stale_programs))
     os.chdir("/")
     if failed():
         print(f"see {scratch}")

@@ -17,9 +17,9 @@
 #include "tests/common/limits.h"
 #include "tests/partitioner/random_costs.h"
 
-/* Seconds of counted work; under sanitizers, which make them last, a thirtieth, of every third random instance. */
-#define SECONDS(seconds) ((seconds) / (ADDRESS_SANITIZER ? 30 : 1))
-enum { STEP = ADDRESS_SANITIZER ? 6 : 1 };
+/* Seconds of counted work; under sanitizers, which make them last, a sixtieth, of every tenth random instance. */
+#define SECONDS(seconds) ((seconds) / (ADDRESS_SANITIZER ? 60 : 1))
+enum { STEP = ADDRESS_SANITIZER ? 10 : 1 };
 
 #define PLANNER_DATA SKY_TEST_DATA "/planner/"
 

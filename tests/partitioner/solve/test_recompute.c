@@ -13,7 +13,7 @@
 #include "tests/partitioner/random_costs.h"
 
 /* Of the random problems the sanitizers see a part: the others run the same code, with gcc. */
-enum { STEP = ADDRESS_SANITIZER ? 3 : 1 };
+enum { STEP = ADDRESS_SANITIZER ? 11 : 1 };
 
 /* The best settled value of all allocations: stages are added in front of those from cut `end` on. */
 typedef struct Search {
