@@ -200,8 +200,10 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
     const char *place = run_file(arena, run, "cluster.yaml");
     bool decided = begins || finetuning->changed;
     if (finetuning->changed && !read_file(settings_file(finetuning), &finetuning->former, diagnostics)) return false;
-    return (!decided || settings_write(&finetuning->settings, run, diagnostics)) &&
-           (access(place, F_OK) == 0 || file_write_all(place, cluster, strlen(cluster), diagnostics));
+    bool ok = (!decided || settings_write(&finetuning->settings, run, diagnostics)) &&
+              (access(place, F_OK) == 0 || file_write_all(place, cluster, strlen(cluster), diagnostics));
+    if (!ok && begins) remove_run(finetuning);
+    return ok;
 }
 
 /* ---- One seed ---- */

@@ -490,7 +490,8 @@ static void add_texts(const Job *job, const uint32_t *rows, size_t count, Arena 
     safetensors_writer_add(writer, "texts", DTYPE_U8, &(Shape){1, {(int64_t)size}}, bytes);
 }
 
-static bool write_file(const Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
+static bool write_file(const Job *job, const uint32_t *rows, size_t count, OutputFile *file, const char *output,
+                       Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
     Arena copies = {0};
@@ -508,7 +509,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     if (job->labels.vectors) safetensors_writer_metadata(writer, LABELS_VECTORS, "true");
     examples_write(&job->examples, rows, count, &copies, writer);
     if (job->text_end_count) add_texts(job, rows, count, &copies, writer);
-    bool ok = safetensors_write(writer, output, diagnostics);
+    bool ok = safetensors_write_uncommitted(writer, file, output, diagnostics);
     arena_free(&copies);
     return ok;
 }
@@ -524,12 +525,13 @@ char *dataset_holdout_path(const char *output)
 }
 
 /* The rows that are not held out. */
-static bool write_others(Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
+static bool write_others(Job *job, const uint32_t *rows, size_t count, OutputFile *file, const char *output,
+                         Diagnostics *diagnostics)
 {
-    if (!job->options->balance) return write_file(job, rows, count, output, diagnostics);
+    if (!job->options->balance) return write_file(job, rows, count, file, output, diagnostics);
     size_t balanced;
     uint32_t *list = examples_balance(&job->examples, rows, count, job->options->seed, &balanced);
-    bool ok = write_file(job, list, balanced, output, diagnostics);
+    bool ok = write_file(job, list, balanced, file, output, diagnostics);
     job->summary->repeated = balanced - count;
     free(list);
     return ok;
@@ -554,13 +556,14 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
                                                                     : "no labels");
     uint32_t *order = memory_allocate(examples * sizeof *order);
     size_t count = examples_split(&job->examples, (size_t)held, job->options->stratified, job->options->seed, order);
-    bool ok = true;
-    if (count) {
-        char *path = dataset_holdout_path(output);
-        ok = write_file(job, order, count, path, diagnostics);
-        free(path);
-    }
-    ok = ok && write_others(job, order + count, examples - count, output, diagnostics);
+    char *path = dataset_holdout_path(output);
+    OutputFile held_out = {0}, others = {0}; /* both or none: of two splits, rows would be in both */
+    bool ok = (!count || write_file(job, order, count, &held_out, path, diagnostics)) &&
+              write_others(job, order + count, examples - count, &others, output, diagnostics) &&
+              file_commit(&others, diagnostics);
+    if (ok && count) ok = file_commit(&held_out, diagnostics);
+    if (!ok) file_abandon(&held_out);
+    free(path);
     job->summary->held_out = count;
     free(order);
     return ok;

@@ -161,6 +161,10 @@ def trains():
     step = "kept/step-00000002"
     overwritten("t.tsv", "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv",
                 "--max-length", "8", "-q")
+    os.mkdir("taken.safetensors")
+    run(skycc, "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence", "--label", "label", "t.tsv", "-o",
+        "taken.safetensors", "--holdout", "1", "-q", code=1)
+    require(not os.path.exists("taken.holdout.safetensors"), "rows are held out of nothing")
     overwritten("folder/model.safetensors", "import", "folder", "-q")
     overwritten("m.onnx", "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "--emit=graph")
     for path in ("m.onnx", f"{step}/rank-00.safetensors"):
