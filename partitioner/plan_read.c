@@ -17,6 +17,7 @@ typedef struct PlanReading {
     JsonReader json;
     Plan *plan;
     Arena *arena;
+    bool packed; /* rows are, of the plan that this is one pipeline of */
 } PlanReading;
 
 static bool get_int(const PlanReading *r, const json_t *object, const char *path, const char *key, int64_t low,
@@ -387,7 +388,7 @@ static bool read_rows(const PlanReading *r, const json_t *root)
 {
     Plan *plan = r->plan;
     if (!row_samples_read(&plan->rows, r->json, root, plan->microbatches, r->arena) ||
-        !batch_choice_read(&plan->batch, r->json, root, plan->rows.microbatch_kinds > 0, r->arena))
+        !batch_choice_read(&plan->batch, r->json, root, r->packed || plan->rows.microbatch_kinds > 0, r->arena))
         return false;
     return !plan->rows.microbatch_kinds || (get_time(r, root, "", "worst_step_s", &plan->worst_step_ns) &&
                                             get_time(r, root, "", "padded_step_s", &plan->padded_step_ns));
@@ -459,7 +460,7 @@ static bool read_pipeline(const PlanReading *r, const json_t *object, PlanReplic
 {
     Plan *pipeline = replica->pipeline = arena_new(r->arena, Plan);
     json_t *members;
-    PlanReading part = {r->json, pipeline, &pipeline->arena};
+    PlanReading part = {r->json, pipeline, &pipeline->arena, r->plan->rows.microbatch_kinds > 0};
     part.json.file = arena_format(r->arena, "%s, replica %d", r->json.file, (int)(replica - r->plan->replicas));
     if (!json_get_object(r->json, object, "replicas", "plan", &members) || !read_head(&part, members) ||
         !read_compared(&part, members) || !read_certificate(&part, members))
@@ -569,7 +570,7 @@ bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)
     memset(plan, 0, sizeof *plan);
     JsonApart file;
     if (!json_read_apart(&file, path, "schedule", diagnostics)) return false;
-    PlanReading reading = {{path, diagnostics}, plan, &plan->arena};
+    PlanReading reading = {{path, diagnostics}, plan, &plan->arena, false};
     bool ok = read_root(&reading, &file);
     json_apart_free(&file);
     if (!ok) plan_free(plan);

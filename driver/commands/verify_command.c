@@ -44,6 +44,8 @@ static void print_verdict(const Report *report, const Verified *verified)
                    report_seconds(plan_value_ns(plan), text), plan->rank_count);
     print_certified(report, verified);
     if (plan->infeasible) return;
+    if (plan->microbatches_gain != 0)
+        text_print(stdout, "not checked: what twice as many micro-batches would bring, which is about another plan\n");
     if (plan->objective == PLAN_OBJECTIVE_PERIOD && verified->certified_ns > 0)
         text_print(stdout, "the proof is about the period: another plan may have a shorter step\n");
     if (plan->proven_optimal && plan->lower_bound_ns > verified->certified_ns)

@@ -46,6 +46,13 @@ const char *planned_model_name(Arena *arena, const char *path)
     return arena_string_n(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
 }
 
+/* Of rows of one length; 0: not known. */
+static int64_t microbatch_rows(const Graph *graph)
+{
+    const Shape *shape = graph->input_count ? &graph_value(graph, graph->inputs[0])->shape : NULL;
+    return graph->packing.slots || !shape || !shape->rank ? 0 : shape->dim[0];
+}
+
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     char hash[33];
@@ -62,6 +69,7 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
         return false;
     model_costs_expect_rows(&planned->costs, &planned->rows);
     planned->costs.batch = batch_choice_copy(&planned->batch, &planned->costs.arena);
+    planned->costs.microbatch_rows = microbatch_rows(&planned->model.graph);
     if (options->clip > 0) planned->costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     return true;
 }
@@ -91,11 +99,9 @@ static void warn_of_processes(const Plan *plan, const Cluster *cluster, Diagnost
 /* Rows of a step; 0: not known. */
 static int64_t step_rows(const PlannedModel *planned)
 {
-    const Graph *graph = &planned->model.graph;
     if (!planned->path) return planned->costs.batch.rows;
-    if (graph->packing.slots) return graph->packing.rows;
-    const Shape *shape = graph->input_count ? &graph_value(graph, graph->inputs[0])->shape : NULL;
-    return planned->microbatches < 1 || !shape || !shape->rank ? 0 : shape->dim[0] * planned->microbatches;
+    if (planned->model.graph.packing.slots) return planned->model.graph.packing.rows;
+    return planned->microbatches < 1 ? 0 : costs_step_rows(&planned->costs, planned->microbatches);
 }
 
 /* Where nothing fits, and --recompute leaves that open, layers keep only their inputs. */

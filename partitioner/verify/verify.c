@@ -245,6 +245,7 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
                  Diagnostics *diagnostics)
 {
     *verified = (Verified){0, 0};
+    if (!verify_rows(plan, costs, diagnostics)) return false;
     if (plan->replica_count <= 1)
         return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics) &&
                verify_groupings(plan, costs, diagnostics);

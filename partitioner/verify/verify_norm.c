@@ -99,11 +99,26 @@ static bool check_messages(Rules *r)
             if (norm->message_ns[norm->zones[a] * norm->zone_count + norm->zones[b]] != message_between(r, a, b))
                 return rules_refuse(r, "norm.message_s", "a message from rank %d to rank %d takes %lld ns", a, b,
                                     (long long)message_between(r, a, b));
-            if (together != (site_number(r, a) == site_number(r, b)))
+            if (together != (site_number(r, a) == site_number(r, b)) ||
+                (norm->sites && norm->sites[a] != (uint32_t)site_number(r, a)))
                 return rules_refuse(r, "norm.sites", "ranks %d and %d are %s one site", a, b,
                                     together ? "not in" : "in");
         }
     return true;
+}
+
+/* Regions have the numbers in which ranks meet them. */
+static bool check_zones(Rules *r)
+{
+    const SkyNormRound *norm = r->plan->norm;
+    uint32_t zones = 0;
+    for (int a = 0; a < r->plan->rank_count; a++) {
+        int b = 0;
+        while (b < a && rules_region(r, device_of(r, a)) != rules_region(r, device_of(r, b))) b++;
+        uint32_t zone = b < a ? norm->zones[b] : zones++;
+        if (norm->zones[a] != zone) return rules_refuse(r, "norm.zones", "rank %d is in zone %u", a, zone);
+    }
+    return norm->zone_count == zones || rules_refuse(r, "norm.message_s", "there are %u zones", zones);
 }
 
 bool verify_norm(Rules *r)
@@ -117,7 +132,7 @@ bool verify_norm(Rules *r)
     if (!expected) return true;
     if (plan->norm_bytes != r->costs->norm_bytes)
         return rules_refuse(r, "norm.bytes", "are %lld in the costs", (long long)r->costs->norm_bytes);
-    if (!check_messages(r)) return false;
+    if (!check_messages(r) || !check_zones(r)) return false;
     NormSite *sites = arena_new_array(&r->arena, NormSite, (size_t)plan->rank_count);
     int count = gather_sites(r, sites);
     int64_t seconds = last_to_know(sites, count);

@@ -34,27 +34,64 @@ static bool same_question(const Plan *a, const Plan *b)
 static bool check_heads(const Plan *plan, Diagnostics *diagnostics)
 {
     int microbatches = 0;
-    int64_t rows = 0;
     for (int r = 0; r < plan->replica_count; r++) {
         const PlanReplica *replica = &plan->replicas[r];
         if (!same_question(plan, replica->pipeline))
             return refuse(diagnostics, "replicas", "one answers another question than the plan");
         microbatches += replica->microbatches;
-        rows += replica->rows;
-    }
-    for (int r = 0; r < plan->replica_count; r++) {
-        const PlanReplica *replica = &plan->replicas[r];
-        int64_t own = rows < 0 ? -1 : rows * replica->microbatches / microbatches;
-        if (replica->rows != own) return refuse(diagnostics, "replicas", "rows are not shared as micro-batches are");
     }
     return microbatches == plan->microbatches ||
            refuse(diagnostics, "replicas", "do not have all micro-batches of a step");
 }
 
+static bool same_numbers(const uint32_t *a, const uint32_t *b, uint32_t count)
+{
+    return a && b ? memcmp(a, b, count * sizeof *a) == 0 : a == b;
+}
+
+static bool same_norm(const SkyNormRound *a, const SkyNormRound *b)
+{
+    if (!a || !b) return a == b;
+    return a->rank_count == b->rank_count && a->zone_count == b->zone_count && a->pair_count == b->pair_count &&
+           same_numbers(a->zones, b->zones, a->rank_count) && same_numbers(a->sites, b->sites, a->rank_count) &&
+           memcmp(a->message_ns, b->message_ns, a->pair_count * sizeof *a->message_ns) == 0;
+}
+
+/* Where the plan says how many rows a step has, the costs know it; they are shared as micro-batches are. */
+bool verify_rows(const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
+{
+    int64_t step = costs_step_rows(costs, plan->microbatches);
+    for (int r = 0; r < plan->replica_count; r++) {
+        const PlanReplica *replica = &plan->replicas[r];
+        int64_t own = plan->replicas[0].rows < 0 ? -1 : step * replica->microbatches / plan->microbatches;
+        if (replica->rows != own)
+            return diagnostics_error(
+                diagnostics, EXIT_BAD_INPUT, (Place){.object = "replicas"},
+                step ? NULL : "write the costs again with --emit=costs, which says how many rows a micro-batch has",
+                "replica %d has %lld rows: by the costs a step has %lld", r, (long long)replica->rows, (long long)step);
+    }
+    return true;
+}
+
+/* What the whole plan says of the question itself. */
+static bool check_question(const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
+{
+    char hash[33];
+    if (strcmp(plan->costs_hash, hash_format(costs_hash(costs), hash)) != 0)
+        return refuse(diagnostics, "costs_hash", "the plan was made for other costs");
+    if (!row_samples_equal(&plan->rows, &costs->rows))
+        return refuse(diagnostics, "rows", "are not the samples of the costs");
+    if (!batch_choice_equal(&plan->batch, &costs->batch))
+        return refuse(diagnostics, "batch", "is not the choice of the costs");
+    return true;
+}
+
 bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagnostics *diagnostics)
 {
     replica_groups_of(plan, costs, group_of);
-    if (!check_groups(plan, costs, group_of, diagnostics) || !check_heads(plan, diagnostics)) return false;
+    if (!check_question(plan, costs, diagnostics) || !check_groups(plan, costs, group_of, diagnostics) ||
+        !check_heads(plan, diagnostics))
+        return false;
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++)
         if (plan->compared[a].known) return refuse(diagnostics, "compared", "is about each replica, not about all");
     for (int r = 0; r < plan->rank_count; r++)
@@ -71,11 +108,13 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
         return false;
     }
     replica_steps_expect(&whole);
-    bool same = whole.sum_ns == plan->sum_ns && whole.norm_ns == plan->norm_ns && whole.norm_bytes == plan->norm_bytes;
+    bool same = whole.sum_ns == plan->sum_ns && whole.norm_ns == plan->norm_ns &&
+                whole.norm_bytes == plan->norm_bytes && same_norm(whole.norm, plan->norm);
     for (int r = 0; r < plan->rank_count; r++)
         same = same && whole.ranks[r].sum_ns == plan->ranks[r].sum_ns &&
                whole.ranks[r].sum_latency_ns == plan->ranks[r].sum_latency_ns;
     bool step = whole.period_ns == plan->period_ns && whole.step_ns == plan->step_ns &&
+                whole.worst_step_ns == plan->worst_step_ns && whole.padded_step_ns == plan->padded_step_ns &&
                 whole.simulated_step_ns == plan->simulated_step_ns && fabs(whole.bubble - plan->bubble) < 1e-12;
     bool bound = whole.lower_bound_ns == plan->lower_bound_ns && whole.gap == plan->gap && !plan->proven_optimal;
     arena_free(&whole.arena);

@@ -30,6 +30,12 @@ double costs_sum_s(const Costs *costs, int device, int layer)
     return costs->devices[device].sum_s * (double)costs->layers[layer].summed_bytes;
 }
 
+int64_t costs_step_rows(const Costs *costs, int microbatches)
+{
+    if (costs->rows.microbatch_kinds) return costs->rows.packing.rows;
+    return costs->batch.rows ? costs->batch.rows : costs->microbatch_rows * microbatches;
+}
+
 int costs_find_device(const Costs *costs, const char *name)
 {
     for (int i = 0; i < costs->device_count; i++)

@@ -89,12 +89,13 @@ typedef struct DeviceCost {
 typedef struct Costs {
     Arena arena;
     const char *name;
-    const char *model_hash; /* 32 hexadecimal digits, or "" if the model is unknown */
-    int microbatches;       /* of a step, at most */
-    RowSamples rows;        /* how many steps really have, where that depends on their rows */
-    BatchChoice batch;      /* how their number was chosen */
-    bool unmeasured;        /* of model_costs: there is a profile, but it lacks calls of this model; not in files */
-    bool lines_vary;        /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
+    const char *model_hash;  /* 32 hexadecimal digits, or "" if the model is unknown */
+    int microbatches;        /* of a step, at most */
+    RowSamples rows;         /* how many steps really have, where that depends on their rows */
+    BatchChoice batch;       /* how their number was chosen */
+    int64_t microbatch_rows; /* of rows of one length; 0: not known. Not in the hash: no time depends on it */
+    bool unmeasured;         /* of model_costs: there is a profile, but it lacks calls of this model; not in files */
+    bool lines_vary;         /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
     LayerCost *layers;
     int layer_count;
     DeviceCost *devices;
@@ -121,6 +122,8 @@ double costs_backward_s(const Costs *costs, int device, int layer);
 double costs_update_s(const Costs *costs, int device, int layer);
 /* Seconds that summing a layer's gradients with those of other replicas takes, before the update. */
 double costs_sum_s(const Costs *costs, int device, int layer);
+/* Rows of a step of so many micro-batches; 0: not known. */
+int64_t costs_step_rows(const Costs *costs, int microbatches);
 /* What crosses the cut after the layer in a direction (0 forward, 1 backward), and what a codec makes of it. */
 int64_t costs_output_bytes(const LayerCost *layer, int direction);
 int64_t costs_wire_bytes(const LayerCost *layer, int direction, Codec codec);

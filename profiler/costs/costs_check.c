@@ -143,6 +143,8 @@ static bool check_all(Checking *c, const Costs *costs)
     for (int i = 0; i < costs->device_count; i++)
         if (!check_device(c, costs, i)) return false;
     if (!check_sites(c, costs) || !check_bytes(c, "norm_bytes", "norm_bytes", costs->norm_bytes)) return false;
+    if (costs->microbatch_rows < 0 || costs->microbatch_rows > INT32_MAX)
+        return wrong(c, "microbatch_rows", "must be between 0 and 2^31-1");
     const char **names = arena_new_array(&c->scratch, const char *, (size_t)costs->device_count);
     for (int i = 0; i < costs->device_count; i++) names[i] = costs->devices[i].name;
     return check_unique(c, names, costs->device_count, "devices") && check_links(c, costs) &&

@@ -269,6 +269,7 @@ static bool read_root(const CostsReading *r, const json_t *root)
         return json_refuse(r->json, "processors", "is not a number of them");
     costs->processors = (int)processors;
     return json_optional_integer(r->json, root, "", "norm_bytes", &costs->norm_bytes) &&
+           json_optional_integer(r->json, root, "", "microbatch_rows", &costs->microbatch_rows) &&
            read_keep(r, root, "inputs", &costs->keep_inputs) && read_keep(r, root, "labels", &costs->keep_labels) &&
            read_sites(r, root);
 }
@@ -413,6 +414,7 @@ void costs_print(const Costs *costs, Buffer *buffer)
     add_sites(json, costs);
     row_samples_add(&costs->rows, json);
     batch_choice_add(&costs->batch, json);
+    if (costs->microbatch_rows > 0) json_add_integer(json, "microbatch_rows", costs->microbatch_rows);
     json_close(json, '}');
     buffer_print(buffer, "\n");
 }
@@ -420,7 +422,9 @@ void costs_print(const Costs *costs, Buffer *buffer)
 Hash costs_hash(const Costs *costs)
 {
     Buffer buffer = {0};
-    costs_print(costs, &buffer);
+    Costs hashed = *costs;
+    hashed.microbatch_rows = 0;
+    costs_print(&hashed, &buffer);
     Hash hash = hash_bytes(buffer.bytes, buffer.size);
     buffer_free(&buffer);
     return hash;

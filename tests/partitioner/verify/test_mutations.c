@@ -36,9 +36,13 @@ static const struct {
     {"microbatches_gain", "what doubling the micro-batches would bring: nothing of this plan"},
     {"timed_out", "why the search ended"},
     {"certificate", "another proof of the same bound"},
-    {"replicas", "a plan that does not name its one replica has it all the same"},
+    {"=replicas", "a plan that does not name its one replica has it all the same"},
+    {"replicas[].plan.schedule_kind", "as of a plan of one pipeline: those of the following lines"},
+    {"replicas[].plan.without", "a question"},
+    {"replicas[].plan.microbatches_gain", "nothing of this plan"},
+    {"replicas[].plan.timed_out", "why the search ended"},
+    {"replicas[].plan.certificate", "another proof of the same bound"},
     {"=groupings", "left out: a plan of one pipeline need not say what it was compared with"},
-    {"norm.sites", "numbers of sites: which are equal is what counts"},
 };
 
 typedef struct Mutator {
@@ -255,7 +259,7 @@ static void every_member_of_replicas_counts(void **state)
 {
     (void)state;
     int tried = 0, accepted = 0;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 4; kind++) {
         Costs costs;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, WITH_LINKS, 77, 6, 6);
@@ -266,8 +270,13 @@ static void every_member_of_replicas_counts(void **state)
         for (int d = 0; d < 3; d++)
             costs.devices[d] = (DeviceCost){arena_format(&costs.arena, "d%d", d), 1 + d, COSTS_NO_LIMIT, .region = 0};
         for (int l = 0; l < 3; l++) costs.layers[l].gradient_bytes = kind == 2 ? 100000 : 1;
-        if (kind == 1) costs.norm_bytes = 8;
-        request.replicas = kind == 0 ? 2 : PLAN_REPLICAS_AUTO;
+        if (kind < 2) costs.norm_bytes = 8;
+        BatchTrial tried_sizes[] = {{8, 2000000}, {4, 1500000}};
+        if (kind == 0) costs.batch = (BatchChoice){8, 4, tried_sizes, 2};
+        request.replicas = kind == 0 || kind == 3 ? 2 : PLAN_REPLICAS_AUTO;
+        if (kind == 3) random_samples(&costs);
+        if (kind == 3) costs.batch = (BatchChoice){8, 3, NULL, 0}; /* packed, so that 3 of unequal size are no fault */
+        costs.microbatch_rows = 2;
         request.rows = 8;
         assert_true(mutate_plan(&costs, &request, &tried, &accepted));
         costs_free(&costs);
