@@ -416,6 +416,17 @@ static void warn_of_guesses(const Cluster *cluster, const Profile *profile, Diag
     }
 }
 
+/* Whether estimates of the device are those of the one before it, as of devices that are listed by their `count`. */
+static bool is_like_before(const Cluster *cluster, const Profile *profile, int device)
+{
+    if (device == 0) return false;
+    const ClusterDevice *a = &cluster->devices[device - 1], *b = &cluster->devices[device];
+    if (profile && (profile_device(profile, a->name) || profile_device(profile, b->name))) return false;
+    Speed before = machine_speed(a, NULL), own = machine_speed(b, NULL);
+    return differs(a, profile, NULL) && before.flops == own.flops && before.bytes == own.bytes &&
+           a->slowdown == b->slowdown;
+}
+
 /* The times of one layer on such a device. */
 static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
                              const Profile *profile, size_t *missing)
@@ -429,6 +440,12 @@ static void set_device_times(Costs *costs, int device, const Cluster *cluster, i
         to->forward_s = arena_new_array(&costs->arena, double, layers);
         to->backward_s = arena_new_array(&costs->arena, double, layers);
         to->update_s = arena_new_array(&costs->arena, double, layers);
+    }
+    if (is_like_before(cluster, profile, device)) {
+        to->forward_s[layer] = to[-1].forward_s[layer];
+        to->backward_s[layer] = to[-1].backward_s[layer];
+        to->update_s[layer] = to[-1].update_s[layer];
+        return;
     }
     Speed speed = machine_speed(from, own);
     to->forward_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_FORWARD], own, speed, missing);
@@ -469,7 +486,9 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
                 const MachineProfile *own = profile ? profile_device(profile, device->name) : NULL;
                 if (!differs(device, profile, own)) continue;
                 costs->devices[d].coding_s[codec][decodes] =
-                    device->slowdown * coding_s((Codec)codec, decodes, machine_speed(device, own));
+                    is_like_before(cluster, profile, d)
+                        ? costs->devices[d - 1].coding_s[codec][decodes]
+                        : device->slowdown * coding_s((Codec)codec, decodes, machine_speed(device, own));
             }
         }
 }
