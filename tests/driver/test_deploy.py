@@ -276,6 +276,44 @@ case " $* " in *" two "*) echo Welcome; exec sleep 1000 ;; *) exec {bench.server
         require(took < 20, f"a host that lacks something costs {took} s")
 
 
+def collected(bench):
+    """Parts of checkpoints, from hosts that greet, are cut off, lose files, or send what is no checkpoint."""
+    there, step = f"{bench.folder}/there", "step-00000001"
+    os.makedirs(f"{there}/{step}")
+    names = {f"{step}/rank-1.safetensors": bytes(range(256)) * 400, f"{step}/MANIFEST.json": b"{}"}
+    for name, content in names.items():
+        write(f"{there}/{name}", content)
+    os.symlink("/etc/passwd", f"{there}/{step}/link")
+    os.mkfifo(f"{there}/{step}/pipe")
+
+    def from_hosts(label, two="exec sh -c \"$command\"", **options):
+        """ssh whose hosts have `there` instead of the folder here; `two`: what host two does."""
+        to = f"{bench.folder}/it's {label}"
+        os.makedirs(to, exist_ok=True)
+        ssh = write(f"{bench.folder}/far", f"""#!/bin/sh
+for word; do :; done
+command=$(printf %s "$word" | sed "s|cd '.*' && exec|cd {there} \\&\\& exec|")
+echo welcome to this host
+case " $* " in *" two "*) {two} ;; esac
+exec sh -c "$command"
+""", 0o755)
+        said = bench.skycc("deploy", bench.run, "--ssh", ssh, "--collect", to, "-q", timeout=60, **options)
+        return to, said
+    to, _ = from_hosts("all", code=0)
+    found = sorted(os.path.relpath(f"{top}/{name}", to) for top, _, files in os.walk(to) for name in files)
+    require(found == sorted(names) and all(read(f"{to}/{name}") == names[name] for name in names), f"collected {found}")
+    mode = os.stat(f"{to}/{step}/rank-1.safetensors").st_mode
+    require(mode & 0o6022 == 0, f"mode {mode:o}")
+    write(f"{to}/{step}/MANIFEST.json", "ours")
+    from_hosts("all", code=0)
+    require(read(f"{to}/{step}/MANIFEST.json") == b"ours", "what was here is replaced")
+    for label, two in (("cut", 'sh -c "$command" | head -c 51200; exit 255'),
+                       ("lost", 'sh -c "$command"; echo tar: rank-2: Permission denied >&2; exit 2'),
+                       ("yes", "exec yes"), ("nothing", "exit 0")):
+        to, _ = from_hosts(label, two, code=6, says=["two: .* cannot be collected"])
+        require([name for name in os.listdir(to) if name.startswith(".")] == [], "something is left")
+
+
 def here(bench):
     def change(content):
         one, two = content["hosts"]
@@ -325,7 +363,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
     try:
         bench = Bench(folder, server)
         compile_run(bench)
-        for case in (copies, damages, cuts, hostile, lacks, silence, here, refusals):
+        for case in (copies, damages, cuts, hostile, lacks, silence, collected, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
         require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
