@@ -201,12 +201,14 @@ bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnost
     if (!spec) return false;
     char *rest = arena_string(&graph->arena, spec);
     ValueId total = 0;
+    bool counts = false;
     graph->loss_is_summed = true; /* unless a term is not */
     for (char *text; (text = strsep(&rest, "+"));) {
         LossTerm term;
         const LossKind *kind = read_term(&graph->arena, &term, text, diagnostics);
         ValueId loss = kind ? kind->append(&b, &term) : 0;
         if (!loss) return false;
+        counts |= (float)term.factor > 0;
         if (term.factor != 1) {
             ValueId factor = graph_constant_scalar(graph, graph_value(graph, loss)->dtype, term.factor);
             loss = build_binary(&b, OP_Mul, loss, factor);
@@ -214,5 +216,5 @@ bool attach_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnost
         total = total ? build_binary(&b, OP_Add, total, loss) : loss;
     }
     graph->loss = total;
-    return total != 0;
+    return counts || malformed(spec, "all factors are 0, so there is nothing to train for", diagnostics);
 }

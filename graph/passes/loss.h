@@ -1,5 +1,5 @@
 /* The loss (PassOptions.loss) is one of these, or several joined by '+', whose sum is the loss; each perhaps with a
- * factor, as in 0.5*mse:
+ * factor of 0 and more, as in 0.5*mse, not all of them 0:
  *
  *   cross-entropy[:OUTPUT[:LABELS]][,smoothing=X][,weights=A/B/...][,shift]
  *       Softmax cross-entropy of the output OUTPUT [..., classes] and the integer input LABELS [...], as

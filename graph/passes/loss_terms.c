@@ -225,7 +225,8 @@ ValueId loss_binary_cross_entropy(const Builder *b, const LossTerm *term)
 
 /* ---- Embeddings ---- */
 
-/* The two outputs that the term names, [rows, elements] each, their rows of length 1. */
+/* The two outputs that the term names, [rows, elements] each, their rows of length 1, as float64: a cosine's rounding is
+ * multiplied by the sharpness, and the square of a large float32 is none. */
 static bool find_directions(const Builder *b, const LossTerm *term, ValueId directions[2])
 {
     Attribute along[] = {attribute_integers("axes", (int64_t[]){1}, 1), attribute_integer("keepdims", 1)};
@@ -236,13 +237,11 @@ static bool find_directions(const Builder *b, const LossTerm *term, ValueId dire
         if (value->shape.rank != 2 || (i && !shape_equal(&value->shape, &graph_value(b->graph, directions[0])->shape)))
             return loss_refuse(b, EXIT_BAD_INPUT, "--loss %s needs two outputs of one shape [rows, elements]",
                                term->text);
-        const DType dtype = value->dtype;
         ValueId least = graph_constant_scalar(b->graph, DTYPE_F64, 1e-12); /* PyTorch's, for rows of zeros */
-        a = build_cast(b, a, DTYPE_F64);                                   /* the square of a large float32 is none */
+        a = build_cast(b, a, DTYPE_F64);
         ValueId squares = build_binary(b, OP_Mul, a, a);
         ValueId length = build_unary(b, OP_Sqrt, build_node(b, OP_ReduceSum, &squares, 1, along, 2));
         directions[i] = build_binary(b, OP_Div, a, build_binary(b, OP_Max, length, least));
-        directions[i] = build_cast(b, directions[i], dtype);
     }
     return true;
 }
@@ -254,7 +253,7 @@ ValueId loss_cosine(const Builder *b, const LossTerm *term)
     if (!find_directions(b, term, directions)) return 0;
     ValueId products = build_binary(b, OP_Mul, directions[0], directions[1]);
     ValueId cosines = build_node(b, OP_ReduceSum, &products, 1, along, 2);
-    return squared_error(b, term, cosines);
+    return squared_error(b, term, build_cast(b, cosines, DTYPE_F32));
 }
 
 /* bool [rows]: which rows there are. The last batch of an epoch may have fewer than others. */
@@ -284,13 +283,12 @@ ValueId loss_contrastive(const Builder *b, const LossTerm *term)
 {
     ValueId directions[2];
     if (!find_directions(b, term, directions)) return 0;
-    DType dtype = graph_value(b->graph, directions[0])->dtype;
     ValueId columns = build_transpose(b, directions[1], (int64_t[]){1, 0});
     ValueId cosines = build_binary(b, OP_MatMul, directions[0], columns);
-    ValueId sharpness = graph_constant_scalar(b->graph, dtype, 1 / term->temperature);
+    ValueId sharpness = graph_constant_scalar(b->graph, DTYPE_F64, 1 / term->temperature);
     ValueId scores = build_binary(b, OP_Mul, cosines, sharpness);
     ValueId there = rows_there(b, graph_value(b->graph, scores)->shape.dim[0]);
-    scores = build_where(b, there, scores, graph_constant_scalar(b->graph, dtype, -1e30));
+    scores = build_where(b, there, scores, graph_constant_scalar(b->graph, DTYPE_F64, -1e30));
     ValueId logarithms = build_along(b, OP_LogSoftmax, &scores, 1, "axis", 1);
     ValueId loss = sum_of_partners(b, build_cast(b, logarithms, DTYPE_F32), there);
     b->graph->loss_is_summed = false;

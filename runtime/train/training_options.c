@@ -22,13 +22,14 @@ static bool read_warmup(const OptionValue *value)
 {
     TrainingOptions *options = value->values;
     char *end;
-    double percent = strtod(value->text, &end);
-    options->warmup.share = 0;
-    if (end == value->text || strcmp(end, "%") != 0) return option_read_integer(value, &options->warmup.steps);
+    double number = strtod(value->text, &end);
+    bool percent = end != value->text && strcmp(end, "%") == 0;
+    options->warmup.share = percent ? number / 100 : 0;
     options->warmup.steps = 0;
-    if (!(percent >= 0 && percent <= 100)) return option_refuse(value, "0% to 100%");
-    options->warmup.share = percent / 100;
-    return true;
+    if (percent && number >= 0 && number <= 100) return true;
+    if (!percent && end != value->text && !*end && number >= 0 && number == floor(number))
+        return option_read_integer(value, &options->warmup.steps);
+    return option_refuse(value, "a number of steps, or a share of them such as 10%");
 }
 
 enum { BIAS = 1, NORM = 2 }; /* SkyParameter.decay_exempt_class */

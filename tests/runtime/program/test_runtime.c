@@ -458,6 +458,10 @@ static void options_come_from_the_environment_too(void **state)
     assert_true(training_options_parse(&options, count, all, &arena, &diagnostics));
     assert_string_equal(options.data, "other");
     assert_true(options.seed == UINT64_MAX);
+    for (int i = 0; i < 3; i++) { /* the Trainer's 0.1 is no number of steps */
+        char *refused[] = {"stage-00", "--warmup", (char *[]){"0.1", "-1", "101%"}[i], NULL};
+        assert_false(training_options_parse(&options, 3, refused, &arena, &diagnostics));
+    }
     unsetenv("SKYCC_OPTIONS");
     arena_free(&arena);
 }
