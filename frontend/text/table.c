@@ -140,16 +140,26 @@ static size_t valid_bytes(const char *text, size_t length)
     return length;
 }
 
-static bool check_utf8(TableReader *reader, const char *text, size_t length)
+/* Whether the first line, of this length, is a whole CSV or TSV of an old Mac. */
+static bool is_one_line(const TableReader *reader, const char *text, size_t length)
+{
+    return reader->line == 1 && (reader->format == TABLE_CSV || reader->format == TABLE_TSV) &&
+           reader->position >= reader->size && memchr(text, '\r', length);
+}
+
+static bool check_line(TableReader *reader, const char *text, size_t length)
 {
     size_t valid = valid_bytes(text, length);
     const char *hint = "if a spreadsheet on Windows wrote it: --encoding cp1252";
-    if (reader->line == 1 && is_utf16(reader)) {
-        reader->position = reader->size;
-        return table_error(reader, "--encoding utf-16", "looks like UTF-16");
-    }
-    return valid == length || table_error(reader, hint, "is not UTF-8: byte %zu of the line is 0x%02x", valid + 1,
-                                          (unsigned char)text[valid]);
+    bool wide = reader->line == 1 && is_utf16(reader);
+    if (is_one_line(reader, text, length))
+        return table_error(reader, "write it again with usual ends of lines, as tr '\\r' '\\n' does",
+                           "its lines end with carriage returns alone");
+    if (!wide && valid == length) return true;
+    reader->position = reader->size; /* the other lines would say the same */
+    if (wide) return table_error(reader, "--encoding utf-16", "looks like UTF-16");
+    return table_error(reader, hint, "is not UTF-8: byte %zu of the line is 0x%02x", valid + 1,
+                       (unsigned char)text[valid]);
 }
 
 static void add_field(TableReader *reader, const char *text, size_t length)
@@ -247,7 +257,7 @@ static const char *take_line(TableReader *reader, size_t *length)
     reader->position += *length + (newline != NULL);
     reader->line = reader->next_line++;
     if (*length && text[*length - 1] == '\r') --*length;
-    if (!check_utf8(reader, text, *length)) *length = 0;
+    if (!check_line(reader, text, *length)) *length = 0;
     return text;
 }
 
@@ -374,7 +384,7 @@ static bool next_record(TableReader *reader)
         reader->field_count = 0;
         reader->unquoted.size = 0;
         if (stop > text && stop[-1] == '\r') stop--;
-        if (!check_utf8(reader, text, (size_t)(stop - text)) || stop == text) continue;
+        if (!check_line(reader, text, (size_t)(stop - text)) || stop == text) continue;
         if (split_record(reader, text, stop)) return true;
     }
     return false;

@@ -345,6 +345,7 @@ static void malformed_tables_are_refused_with_their_places(void **state)
         {TABLE_CSV, "text,label\na\"b\",1\n", ":2:2: error: a quote inside a field"},
         {TABLE_CSV, "text,label\n\"a\n\nb\",1\nc\n", ":5: error: has 1 columns"},
         {TABLE_CSV, "text,label\n\xff,1\n", ":2: error: is not UTF-8: byte 1"},
+        {TABLE_CSV, "text,label\ra,1\rb,2\r", ":1: error: its lines end with carriage returns alone"},
         {TABLE_JSONL, "{\"text\": \"a\", \"label\": 1}\n{\"text\": \"a\"}\n", ":2: error: has no label"},
         {TABLE_JSONL, "{\"label\": 1}\n", ":1: error: has no 'text'"},
         {TABLE_JSONL, "{\"text\": null, \"label\": 1}\n", ":1: error: has no 'text'"},
