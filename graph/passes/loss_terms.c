@@ -225,7 +225,7 @@ ValueId loss_binary_cross_entropy(const Builder *b, const LossTerm *term)
 
 /* ---- Embeddings ---- */
 
-/* The two outputs that the term names, [rows, elements] each, their rows of length 1, as float64: a cosine's rounding is
+/* The two outputs that the term names, [rows, elements] each, their rows of length 1. Float64: a cosine's rounding is
  * multiplied by the sharpness, and the square of a large float32 is none. */
 static bool find_directions(const Builder *b, const LossTerm *term, ValueId directions[2])
 {
