@@ -462,6 +462,7 @@ static void options_come_from_the_environment_too(void **state)
         char *refused[] = {"stage-00", "--warmup", (char *[]){"0.1", "-1", "101%"}[i], NULL};
         assert_false(training_options_parse(&options, 3, refused, &arena, &diagnostics));
     }
+    diagnostics_free(&diagnostics);
     unsetenv("SKYCC_OPTIONS");
     arena_free(&arena);
 }
