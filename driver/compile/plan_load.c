@@ -225,7 +225,7 @@ static bool settle_rows(MicrobatchForms *forms, Diagnostics *diagnostics)
 static bool settle(MicrobatchForms *forms, Diagnostics *diagnostics)
 {
     PlannedModel *planned = forms->planned;
-    const char *loss = planned->packed.loss;
+    const char *loss = planned->packed.loss ? planned->packed.loss : planned->model.loss;
     bool bound, alone = loss_compares_rows(loss);
     int64_t own = own_rows(forms, &bound);
     int asked = forms->options->request.microbatches;
@@ -245,7 +245,7 @@ static bool settle(MicrobatchForms *forms, Diagnostics *diagnostics)
     }
     return !alone || planned->microbatches == 1 ||
            usage_error(diagnostics, "use --microbatches 1",
-                       "--loss %s compares all rows of a batch, so it needs a single micro-batch", loss);
+                       "the loss %s compares all rows of a batch, so it needs a single micro-batch", loss);
 }
 
 bool planned_model_load(PlannedModel *planned, const PlanModelOptions *options, const char *path,

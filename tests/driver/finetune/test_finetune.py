@@ -253,6 +253,7 @@ def write_mistakes():
             csv.writer(file).writerows([("review", "kind"), *rows])
     run(skycc, "import", "model", "--head", "embedding:mean", "-o", "vectors.onnx")
     run(skycc, "import", "model", "--head", "seqcls:3", "-o", "scores.onnx")
+    run(skycc, "import", "model", "--head", "pairs:mean", "-o", "pairs.onnx")
 
 
 TABLE = ["finetune", "model", "reviews.csv", "-o", "none"]
@@ -269,6 +270,9 @@ MISTAKES = {
                                          "seq=8"]),
     "no head, but a loss": (2, "no classes", ["compile", "vectors.onnx", "-d", "small.yaml", "-o", "none", "--dim",
                                               "seq=8", "--loss", "cross-entropy"]),
+    "pairs in two micro-batches": (2, "needs a single micro-batch",
+                                   ["compile", "pairs.onnx", "-d", "small.yaml", "-o", "none", "--dim", "seq=8",
+                                    "--batch", "8", "--microbatches", "2"]),
     "a host that does not answer": (6, "far.invalid: no answer by ssh", [*TABLE, "-d", "far.yaml"]),
     "cp1252": (1, "--encoding cp1252", ["finetune", "model", "french.csv", "-o", "none"]),
     "UTF-16": (1, "--encoding utf-16", ["finetune", "model", "wide.csv", "-o", "none"]),
