@@ -56,15 +56,22 @@ static bool set_trained(const Exporter *exporter, Onnx__TensorProto *tensor, con
     return true;
 }
 
-/* The same for a tensor that holds copies of the parameter's vectors. */
-static bool set_copies(const Exporter *exporter, Onnx__TensorProto *tensor, const ImportedParameter *parameter,
-                       const TrainedTensor *trained)
+/* The same for a tensor that is computed of the parameter. */
+static bool set_computed(const Exporter *exporter, Onnx__TensorProto *tensor, const ImportedParameter *parameter,
+                         const TrainedTensor *trained)
 {
     const ParameterCopies *copies = parameter->copies;
-    const Shape *shape = &graph_value(exporter->parameters, parameter->value)->shape;
-    if (!copies || !shape_equal(&trained->shape, shape)) return set_trained(exporter, tensor, parameter->name, trained);
     TrainedTensor whole = *trained;
     size_t size = dtype_size(trained->dtype);
+    if (parameter->one_plus) {
+        void *data = arena_allocate_array(arena_of(exporter), (size_t)shape_elements(&trained->shape), size);
+        for (int64_t i = 0; i < shape_elements(&trained->shape); i++)
+            element_store_double(trained->dtype, data, i, element_as_double(trained->dtype, trained->data, i) + 1);
+        whole.data = data;
+        return set_trained(exporter, tensor, parameter->name, &whole);
+    }
+    const Shape *shape = &graph_value(exporter->parameters, parameter->value)->shape;
+    if (!copies || !shape_equal(&trained->shape, shape)) return set_trained(exporter, tensor, parameter->name, trained);
     void *data = arena_allocate_array(arena_of(exporter), (size_t)shape_elements(&copies->shape), size);
     parameter_copies_expand(copies, size, trained->data, data);
     whole.shape = copies->shape;
@@ -125,7 +132,7 @@ static bool add_split(const Exporter *exporter, const ImportedParameter *paramet
     graph->initializer = initializers;
     graph->node[parameter->node - 1]->input[parameter->input] = tensor->name;
     if (exporter->model->onnx.proto->ir_version < 4) add_input(exporter, tensor);
-    return trained->data ? set_copies(exporter, tensor, parameter, trained)
+    return trained->data ? set_computed(exporter, tensor, parameter, trained)
                          : onnx_restore_initializer(&exporter->model->onnx, parameter->initializer, tensor,
                                                     exporter->diagnostics);
 }
@@ -178,7 +185,7 @@ static bool replace_weights(const Exporter *exporter)
         }
         if (!trained.data) {
             const Value *own = graph_value(exporter->parameters, parameter->value);
-            if (!parameter->copies)
+            if (!parameter->copies && !parameter->one_plus)
                 checks[parameter->initializer] = trained.check;
             else if (trained.check && !parameter_form(own, trained.check, NULL))
                 ok =
@@ -186,7 +193,7 @@ static bool replace_weights(const Exporter *exporter)
             continue;
         }
         replaced[parameter->initializer] = true;
-        ok = set_copies(exporter, exporter->graph->initializer[parameter->initializer], parameter, &trained) && ok;
+        ok = set_computed(exporter, exporter->graph->initializer[parameter->initializer], parameter, &trained) && ok;
     }
     for (size_t i = 0; ok && i < count; i++)
         if (!replaced[i]) ok = restore(exporter, i, checks[i]);

@@ -81,8 +81,8 @@ typedef struct ImportedParameter {
     const char *why;      /* a phrase that says why it is trained or not */
     bool tied;            /* another name, earlier in the list, gave the value its name */
     bool transposed; /* tied, with the two dimensions exchanged: this name's tensor is the transpose of the value */
-    const ParameterCopies
-        *copies;      /* this name's tensor has several of some vectors of the value, or not all; else NULL */
+    const ParameterCopies *copies; /* this name's tensor repeats vectors of the value, or lacks some; else NULL */
+    bool one_plus;                 /* this name's tensor is 1 + the value, which exporters fold of some norms */
     const char *file; /* a file with the initial elements at `offset`, `bytes` long, in this name's own shape,
                          row-major, little-endian; NULL: none */
     size_t offset, bytes;

@@ -133,6 +133,7 @@ typedef struct Initializer {
     bool trained; /* may be trained, by its type and its uses; trained.c decides */
     InitializerUses uses;
     const ParameterCopies *copies; /* the tensor has one of each; NULL: none */
+    bool one_plus;                 /* the tensor has what the file's exceeds 1 by */
     ValueId parameter;             /* 0: not made yet */
 } Initializer;
 
@@ -209,6 +210,20 @@ static ValueId add_copies(Importer *importer, const char *name, const ParameterC
     return turned;
 }
 
+static ValueId add_one(Importer *importer, const char *name, ValueId parameter)
+{
+    Graph *graph = importer->graph;
+    DType dtype = graph_value(graph, parameter)->dtype;
+    void *one = arena_allocate(&graph->arena, dtype_size(dtype));
+    element_store_double(dtype, one, 0, 1);
+    Shape shape = {0};
+    NodeOrigin origin = {.name = arena_string(&graph->arena, name), .phase = PHASE_FORWARD, .layer = LAYER_NONE};
+    ValueId value = 0,
+            number = graph_add_constant(graph, arena_format(&graph->arena, "%s.one", name), dtype, &shape, one);
+    graph_add_node(graph, OP_Add, origin, (ValueId[]){parameter, number}, 2, NULL, 0, &value, 1, importer->diagnostics);
+    return value;
+}
+
 /* Returns what nodes read of it. */
 static ValueId add_parameter(Importer *importer, const Initializer *initializer, ImportedParameter parameter,
                              const InitializerUse *use)
@@ -225,9 +240,10 @@ static ValueId add_parameter(Importer *importer, const Initializer *initializer,
             graph_add_parameter(importer->graph, parameter.name, tensor->dtype, &tensor->shape, tensor->data);
     if (use) set_use_name(importer, &parameter, use);
     parameter.copies = initializer->copies;
+    parameter.one_plus = initializer->one_plus;
     array_push(model->parameters, model->parameter_count, model->parameter_capacity, parameter);
-    if (!parameter.copies) return parameter.value;
-    return add_copies(importer, parameter.name, parameter.copies, parameter.value);
+    if (parameter.one_plus) return add_one(importer, parameter.name, parameter.value);
+    return parameter.copies ? add_copies(importer, parameter.name, parameter.copies, parameter.value) : parameter.value;
 }
 
 /* Gives a use other than the first its own name and symbol, which the node reads from now on. */
@@ -390,7 +406,7 @@ static bool add_values(Importer *importer, Initializer *initializers, const Tie 
 /* Whether an exporter may have computed it: what a module holds has the module's name. */
 static bool may_be_folded(const Importer *importer, const Initializer *initializer)
 {
-    return initializer->trained && initializer->tensor.data && initializer->tensor.shape.rank > 1 &&
+    return initializer->trained && initializer->tensor.data && initializer->tensor.shape.rank > 0 &&
            !importer->distinct && !named_by_module(initializer->name);
 }
 
@@ -403,10 +419,57 @@ static bool is_used_by(const Importer *importer, const Initializer *initializer,
     return false;
 }
 
-static void leave_out_copies(Importer *importer, Initializer *initializer)
+/* Whether it is 1 + a weight, as in Gemma's norms: decay must be of the weight. The two exporters of PyTorch name what
+ * they fold by its operator, or by the one that reads it. */
+static bool is_one_plus(const Importer *importer, const Initializer *initializer)
+{
+    const char *name = initializer->name;
+    bool sum = strcmp(name, "add") == 0 || strncmp(name, "add_", 4) == 0 || strncmp(name, "onnx::Mul_", 10) == 0;
+    size_t gains = 0;
+    for (size_t i = 0; i < initializer->uses.count; i++) {
+        const InitializerUse *use = &initializer->uses.items[i];
+        if (use->input == OUTPUT_USE) return false;
+        const char *op = importer->nodes[use->node].proto->op_type;
+        gains += strcmp(op, "Mul") == 0 ||
+                 (use->input == 1 && (strcmp(op, "LayerNormalization") == 0 || strcmp(op, "RMSNormalization") == 0));
+    }
+    return sum && may_be_folded(importer, initializer) && initializer->tensor.shape.rank == 1 && gains &&
+           gains == initializer->uses.count;
+}
+
+static void subtract_one(Importer *importer, Initializer *initializer)
+{
+    OnnxTensor *tensor = &initializer->tensor;
+    char *data = arena_allocate(&importer->model->arena, tensor->bytes);
+    for (int64_t i = 0; i < shape_elements(&tensor->shape); i++)
+        element_store_double(tensor->dtype, data, i, element_as_double(tensor->dtype, tensor->data, i) - 1);
+    tensor->data = data;
+    tensor->file = NULL;
+    initializer->one_plus = true;
+}
+
+/* Once: a model has many norms. */
+static void warn_of_sums(const Importer *importer, const Initializer *initializers, size_t count)
+{
+    size_t found = 0, first = 0;
+    for (size_t i = count; i-- > 0;)
+        if (initializers[i].one_plus) first = i, found++;
+    char place[512];
+    if (found)
+        diagnostics_warning(importer->diagnostics, initializer_place(importer, initializers[first].name, place), NULL,
+                            "was folded by the exporter (the first of %zu), as norms that multiply by 1 + weight have "
+                            "it: skycc trains the weight, which is 1 less",
+                            found);
+}
+
+static void unfold(Importer *importer, Initializer *initializer)
 {
     OnnxTensor distinct;
-    if (!may_be_folded(importer, initializer)) return;
+    if (is_one_plus(importer, initializer)) {
+        subtract_one(importer, initializer);
+        return;
+    }
+    if (!may_be_folded(importer, initializer) || initializer->tensor.shape.rank < 2) return;
     initializer->copies = find_copies(&initializer->tensor, &importer->model->arena, &distinct);
     if (initializer->copies) initializer->tensor = distinct;
 }
@@ -445,12 +508,13 @@ bool import_initializers(Importer *importer)
         find_initializer_uses(importer, uses);
         for (size_t i = 0; i < count; i++) {
             initializers[i].uses = uses[i];
-            leave_out_copies(importer, &initializers[i]);
+            unfold(importer, &initializers[i]);
         }
         for (size_t i = 0; i < count && !importer->options->untie && !importer->distinct; i++) {
             const OnnxTensor *tensor = &initializers[i].tensor;
             if (initializers[i].trained && tensor->data && !tensor_is_constant(tensor)) comparable[i] = tensor;
         }
+        warn_of_sums(importer, initializers, count);
         find_ties(comparable, count, ties);
         for (size_t i = 0; i < count; i++) {
             if (initializers[i].copies && ties[i].kind == TIE_TRANSPOSED) ties[i].kind = TIE_NONE;

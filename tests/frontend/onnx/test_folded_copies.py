@@ -2,8 +2,8 @@
 """What exports do not say of their tensors. Exporters with fixed shapes fold copies of a parameter, for every row of a
 batch or every position: these train as one, as in the model before folding, and are exported as copies again. What may
 be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
-the file lacks. Masks that are added to the scores of every row, and buffers, are not trained. A module that is called
-twice is one parameter. PEFT's adapters get a hint.
+the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
+buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -153,6 +153,21 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         require(("so skycc does not train it" in message) == (batch == 1), batch, message)
     drawn = real(1, 1, TOKENS, TOKENS, seed=5)
     attend = [shape("heads", 1, 1, TOKENS, TOKENS), shape("flat", 1, TOKENS, TOKENS), *ATTEND]
+    weight, decay = real(WIDTH, seed=9), ("--train", "3", "--optimizer", "adamw:lr=1e-2,weight_decay=0.5")
+    model("gain", 2, [helper.make_node("Mul", ["x", "add_1"], ["sum"])], 1 + weight, "sum", tensor="add_1")
+    code, message, _ = trained("gain", *decay)
+    require(code == 0 and "(the first of 1), as norms that multiply by 1 + weight" in message, "gain", message)
+    found = safetensors_files.read("out.safetensors")
+    done = subprocess.run([skycc, "export", "gain", "out.safetensors", "-o", "trained.onnx"], capture_output=True)
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load("trained.onnx").graph.initializer}
+    require(np.array_equal(weights["add_1"], found["param/add_1"] + np.float32(1)), "gain", done.stderr, weights)
+    model("sum", 2, [helper.make_node("Constant", [], ["one"], value_float=1.0),
+                     helper.make_node("Add", ["p.weight", "one"], ["gain"]),
+                     helper.make_node("Mul", ["x", "gain"], ["sum"])], weight, "sum", tensor="p.weight")
+    trained("sum", *decay)
+    wanted = safetensors_files.read("out.safetensors")
+    for name, value in (("param/p.weight", found["param/add_1"]), ("train/loss", found["train/loss"])):
+        require(np.allclose(wanted[name], value, rtol=0, atol=1e-6), "gain", name, wanted[name], value)
     copies = np.broadcast_to(drawn, (2, 1, TOKENS, TOKENS))
     accepted("relative-of-rows", both, 2,
              [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND], copies, "context")
