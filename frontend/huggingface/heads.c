@@ -180,9 +180,11 @@ static const char *decode(Network *network, const LanguageModelNames *names, con
                              : network_matrix(network, tied ? table : names->decoder, config->vocabulary, width);
     const char *logits = network_apply(network, scope, "MatMul", x, network_transpose(network, scope, weight, swap, 2));
     if (chooses && !config->prediction.decoder_bias) return logits;
-    /* The decoder's bias has two names; files hold either. */
+    /* The decoder's bias has two names; files hold either. Where nothing is tied, transformers 5 writes both, and adds
+     * the decoder's own. */
     const char *other = network_scope(network, scope, "bias");
-    const char *bias = !network_has(network, names->bias) && network_has(network, other) ? other : names->bias;
+    bool own = network_has(network, other) && (!tied || !network_has(network, names->bias));
+    const char *bias = own ? other : names->bias;
     const Shape shape = {1, {config->vocabulary}};
     return network_apply(network, scope, "Add", logits, network_parameter(network, bias, &shape, FILL_ZEROS));
 }

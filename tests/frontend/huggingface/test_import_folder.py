@@ -129,6 +129,29 @@ def compare_spellings():
         require(not np.array_equal(found, former), name, changes, "changes nothing")
 
 
+def compare_untied_bias():
+    """Where nothing is tied, transformers 5 writes two biases of the decoder, and adds the decoder's own."""
+    tensors = safetensors_files.read(f"{data}/bert/model.safetensors")
+    bias = tensors["cls.predictions.bias"]
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
+    tensors["cls.predictions.decoder.bias"] = bias + np.arange(len(bias), dtype="f4")
+    logits = []
+    for tied in True, False:
+        folder = f"tied-{tied}"
+        shutil.copytree(f"{data}/bert", folder)
+        with open(f"{folder}/config.json") as file:
+            config = {**json.load(file), "tie_word_embeddings": tied}
+        with open(f"{folder}/config.json", "w") as file:
+            json.dump(config, file)
+        safetensors_files.write(f"{folder}/model.safetensors", tensors)
+        call("import", folder, *HEADS["mlm"], "-o", f"{folder}.onnx")
+        result = call("run", f"{folder}.onnx", "--inputs", f"{data}/bert/reference.safetensors", "-o", f"{folder}.out")
+        require(result.returncode == 0, folder, result.stderr)
+        logits.append(safetensors_files.read(f"{folder}.out")["out/logits"])
+    more = logits[1] - logits[0]
+    require(np.allclose(more, np.arange(len(bias)), rtol=0, atol=1e-4), "the decoder's own bias adds", more)
+
+
 def import_without_weights():
     """config.json alone: a new model by seed, the same one again, one without weights, and what is said otherwise."""
     os.mkdir("alone")
@@ -153,5 +176,6 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     families = sorted(name for name in os.listdir(data) if os.path.isdir(f"{data}/{name}"))
     list(pool.map(compare_family, families[::6 if LESS else 1]))
     compare_spellings()
+    compare_untied_bias()
     import_without_weights()
 sys.exit(failed())
