@@ -1,6 +1,7 @@
 /* The skycc command: finds the command, reads its options, and runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,11 +72,20 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
     return ok ? EXIT_OK : diagnostics->exit_code;
 }
 
+/* Stages have arrays over all values of the graph, of which they touch few: pages that come from the system anew need
+ * not be zeroed, where memory that is used again does, for every layer. */
+static void leave_pages_untouched(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 512 << 10);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
 int main(int argc, char **argv)
 {
     Diagnostics diagnostics = {0};
     const char *name = argc > 1 ? argv[1] : NULL;
     open_standard_streams();
+    leave_pages_untouched();
     if (!name) return print_help(stderr), EXIT_USAGE;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
         return print_help(stdout), finish(EXIT_OK, &diagnostics);
