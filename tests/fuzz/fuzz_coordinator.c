@@ -26,7 +26,12 @@ static void send_one(Coordinator *coordinator, int site, unsigned how, const uin
         buffer_append(&message, data, size);
     }
     coordinator_handle(coordinator, site, (const unsigned char *)message.bytes, message.size, now, &reply);
-    if (!reply_get(&read, (const unsigned char *)reply.bytes, reply.size)) bug("a reply that is none");
+    unsigned char *bytes = (unsigned char *)reply.bytes;
+    if (message_is_of_another_version((const unsigned char *)message.bytes, message.size)) {
+        if (!message_is_of_another_version(bytes, reply.size)) bug("a reply that the program cannot read");
+    } else if (!reply_get(&read, bytes, reply.size)) {
+        bug("a reply that is none");
+    }
     coordinator_tick(coordinator, now);
     buffer_free(&message);
     buffer_free(&reply);

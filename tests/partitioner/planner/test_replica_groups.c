@@ -306,7 +306,8 @@ static void plans_with_replicas_are_read_back_and_verified(void **state)
         for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = draw(40);
         if (seed & 4) costs.norm_bytes = 8;
         request.replicas = seed & 8 ? PLAN_REPLICAS_AUTO : 2;
-        request.rows = seed & 1 ? 4 * costs.microbatches : 0;
+        costs.microbatch_rows = seed & 1 ? 4 : 0;
+        request.rows = costs_step_rows(&costs, costs.microbatches);
         if (plan_make_replicas(&plan, &costs, &request, &diagnostics)) {
             plan_print(&plan, &text);
             Scratch file = scratch_text(buffer_text(&text));
