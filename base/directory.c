@@ -207,7 +207,7 @@ static bool check_place(const char *path, const char *name, Diagnostics *diagnos
     bool is_dot = !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
     if (is_dot || (stat(".", &here) == 0 && here.st_dev == status.st_dev && here.st_ino == status.st_ino))
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), hint,
-                                 "is the working directory, or one above it, which cannot be replaced");
+                                 "is the root or the working directory, or ends in a dot, and cannot be replaced");
     char *above = directory_join(name, "..");
     bool mounted = S_ISDIR(status.st_mode) && stat(above, &parent) == 0 && parent.st_dev != status.st_dev;
     free(above);
