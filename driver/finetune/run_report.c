@@ -340,29 +340,37 @@ static void print_confusion(const RunReport *report)
 
 static void print_worst(const RunReport *report)
 {
-    static const char *const heads[] = {"text", "label", "predicted", "#row"};
     const json_t *worst = json_object_get(report->metrics, "worst"), *item;
+    bool labelled = json_object_get(json_array_get(worst, 0), "label");
+    const char *heads[] = {"text", "label", "predicted", "#loss", "#row"}, *rows_heads[] = {"text", "#loss", "#row"};
     size_t i;
     if (!json_array_size(worst)) return;
     buffer_print(report->page, "<h2>Worst errors</h2>\n<p class=soft>Texts as the tokenizer sees them. finetune "
                                "--no-texts leaves them out.</p>\n");
-    drawing_open_table(report->page, "Rows of the evaluation set with the largest losses", 0, heads, 4);
+    drawing_open_table(report->page, "Rows of the evaluation set with the largest losses", 0,
+                       labelled ? heads : rows_heads, labelled ? 5 : 3);
     json_array_foreach(worst, i, item)
     {
         static const char *const keys[] = {"label", "predicted"};
-        buffer_print(report->page, "<tr>");
-        print_cell(report, "td class=long", json_string_value(json_object_get(item, "text")));
-        for (int k = 0; k < 2; k++) {
+        const char *question = json_string_value(json_object_get(item, "question"));
+        buffer_print(report->page, "<tr><td class=long>%s", question ? "<strong>" : "");
+        if (question) print_text(report, question);
+        buffer_print(report->page, "%s", question ? "</strong><br>" : "");
+        print_text(report, json_string_value(json_object_get(item, "text")));
+        buffer_print(report->page, "</td>");
+        for (int k = 0; k < 2 && labelled; k++) {
             const json_t *value = json_object_get(item, keys[k]), *score = json_object_get(item, "score");
             if (json_is_number(value))
                 buffer_print(report->page, "<td>%.4g</td>", json_number_value(value));
             else
-                print_cell(report, "td",
+                print_cell(report, score ? "td" : "td class=long",
                            k && score ? arena_format(&report->settings->arena, "%s (%.0f%%)", json_string_value(value),
                                                      100 * json_number_value(score))
-                                      : json_string_value(value));
+                           : json_string_length(value) ? json_string_value(value)
+                                                       : "none");
         }
-        buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
+        buffer_print(report->page, "<td class=n>%.3g</td><td class=n>%lld</td></tr>\n",
+                     json_number_value(json_object_get(item, "loss")),
                      (long long)json_integer_value(json_object_get(item, "row")));
     }
     drawing_close_table(report->page);

@@ -13,6 +13,12 @@
 
 enum { MOST_LISTED = 256 }; /* classes: more are words */
 
+/* Of its windows: the largest loss, and the byte of the text where the right answer begins; -1: not known. */
+typedef struct AskedQuestion {
+    double loss;
+    int32_t begin;
+} AskedQuestion;
+
 typedef struct Scores {
     Predictions *predictions;
     const SafeTensor *labels, *ends; /* `ends`: where answers end */
@@ -23,6 +29,8 @@ typedef struct Scores {
     int64_t right;    /* of pairs */
     AnswerTexts texts;
     BestAnswer *answers; /* of questions */
+    AskedQuestion *questions;
+    int64_t *found; /* what is predicted for the tokens of a row; -1: they have no label */
     ClassCounts each;
     EntityTags tags;
     EntityCounter entities; /* where labels are tags */
@@ -36,36 +44,121 @@ typedef struct Scores {
 
 /* ---- Rows ---- */
 
-/* One label and the scores of all classes, which become probabilities. `row`: -1 for a token of one. */
-static void count_class(Scores *scores, int64_t row, int64_t label, double *values)
+static const char *label_name(const Scores *scores, int64_t label)
 {
-    if (label < 0 || label >= scores->classes) return;
+    const Predictions *predictions = scores->predictions;
+    return label < (int64_t)predictions->label_count ? predictions->labels[label]
+                                                     : arena_format(predictions->arena, "%lld", (long long)label);
+}
+
+/* Whether a row of that loss is told about, with its text. */
+static bool is_bad(const Scores *scores, double loss)
+{
+    return scores->predictions->tokenizer && worst_rows_take(&scores->worst, loss);
+}
+
+/* Moves the text into the arena. */
+static const char *kept(const Scores *scores, Buffer *text)
+{
+    const char *copy = arena_format(scores->predictions->arena, "%s", buffer_text(text));
+    buffer_free(text);
+    return copy;
+}
+
+static void list(Buffer *names, const char *name) { buffer_print(names, "%s%s", names->size ? ", " : "", name); }
+
+/* One label and the scores of all classes, which become probabilities. `row`: -1 for a token of one. Returns the class
+ * that is predicted; -1: there is no label. */
+static int64_t count_class(Scores *scores, int64_t row, int64_t label, double *values)
+{
+    if (label < 0 || label >= scores->classes) return -1;
     label = scores->numbers[label];
     int64_t best = predictions_softmax(values, scores->classes);
     double loss = -log(fmax(values[label], 1e-300));
     scores->loss += loss;
     scores->counted++;
-    if (row >= 0 && best != label)
-        worst_rows_add(&scores->worst, (WorstRow){row, (double)label, (double)best, values[best], loss});
+    if (row >= 0 && best != label && is_bad(scores, loss))
+        worst_rows_add(&scores->worst, (WorstRow){row, loss, values[best], .label = label_name(scores, label),
+                                                  .predicted = label_name(scores, best)});
     class_counts_add(&scores->each, label, best);
     if (row < 0 && scores->tags.count) entity_counter_add(&scores->entities, label, best);
     if (scores->confusion) scores->confusion[label * scores->classes + best]++;
+    return best;
+}
+
+/* The words of a row, or the pieces under its masks, for which something else was predicted. */
+static void note_tokens(Scores *scores, int64_t row, double loss)
+{
+    enum { MOST_NAMED = 8 };
+    const Predictions *predictions = scores->predictions;
+    const int32_t *labels = (const int32_t *)scores->labels->data + row * scores->labels_per_row;
+    RowTokens tokens = row_tokens(predictions->rows, row, predictions->tokenizer);
+    int64_t width = tokens.count < predictions->predictor->width ? tokens.count : predictions->predictor->width;
+    bool masked = predictions->head == HEAD_MASKED;
+    Buffer names[2] = {0};
+    int wrong = 0;
+    for (int64_t t = 0, after; t < width && wrong <= MOST_NAMED; t++) {
+        if (scores->found[t] < 0 || scores->found[t] == scores->numbers[labels[t]]) continue;
+        int64_t classes[2] = {scores->numbers[labels[t]], scores->found[t]};
+        for (after = t + 1; after < width && labels[after] < 0;) after++;
+        for (int k = 0; k < 2; k++) {
+            Buffer name = {0};
+            int32_t id = masked ? (int32_t)classes[k] : tokens.ids[t];
+            tokens_text(&name, &tokens, masked ? &id : tokens.ids + t, masked ? 1 : after - t);
+            if (!name.size) tokenizer_piece(predictions->tokenizer, id, &name); /* such as [UNK] */
+            if (!masked) buffer_print(&name, " %s", label_name(scores, classes[k]));
+            const char *text = buffer_text(&name);
+            list(&names[k], wrong < MOST_NAMED ? text + strspn(text, " ") : "...");
+            buffer_free(&name);
+        }
+        wrong++;
+    }
+    WorstRow worst = {row, loss, NAN, .label = kept(scores, &names[0]), .predicted = kept(scores, &names[1])};
+    if (wrong) worst_rows_add(&scores->worst, worst);
+}
+
+/* Each label by its token, or, of HEAD_NEXT, by the token before. */
+static void count_tokens(Scores *scores, int64_t row, double *values)
+{
+    const int32_t *labels = (const int32_t *)scores->labels->data + row * scores->labels_per_row;
+    int64_t before = scores->predictions->head == HEAD_NEXT, counted = scores->counted;
+    double loss = scores->loss;
+    for (int64_t t = before; t < scores->predictions->predictor->width; t++)
+        scores->found[t] = count_class(scores, -1, labels[t], values + (t - before) * scores->classes);
+    if (scores->tags.count) entity_counter_end_row(&scores->entities);
+    if (scores->counted == counted) return;
+    loss = (scores->loss - loss) / (double)(scores->counted - counted);
+    if (!is_bad(scores, loss)) return;
+    if (before)
+        worst_rows_add(&scores->worst, (WorstRow){row, loss, NAN, .values = {NAN, NAN}});
+    else
+        note_tokens(scores, row, loss);
 }
 
 static void count_set(Scores *scores, int64_t row, const double *values)
 {
     const float *labels = (const float *)scores->labels->data + row * scores->classes;
     bool right = true;
+    double loss = 0;
+    Buffer names[2] = {0};
     for (int64_t i = 0; i < scores->classes; i++) {
         int64_t c = scores->numbers[i];
         bool has = labels[i] > 0.5f, predicted = values[c] > 0;
         double wrong = has ? -values[c] : values[c];
-        scores->loss += (wrong > 0 ? wrong : 0) + log1p(exp(-fabs(wrong)));
+        loss += (wrong > 0 ? wrong : 0) + log1p(exp(-fabs(wrong)));
         scores->counted++;
         right &= has == predicted;
         label_sets_add(&scores->sets, c, has, predicted);
+        if (has) list(&names[0], label_name(scores, c));
+        if (predicted) list(&names[1], label_name(scores, c));
     }
     label_sets_end_row(&scores->sets, true, right);
+    scores->loss += loss;
+    loss /= (double)scores->classes;
+    if (!right && is_bad(scores, loss))
+        worst_rows_add(&scores->worst, (WorstRow){row, loss, NAN, .label = kept(scores, &names[0]),
+                                                  .predicted = kept(scores, &names[1])});
+    for (int k = 0; k < 2; k++) buffer_free(&names[k]);
 }
 
 static void count_number(Scores *scores, int64_t row, double value)
@@ -73,7 +166,7 @@ static void count_number(Scores *scores, int64_t row, double value)
     double label = ((const float *)scores->labels->data)[row];
     double loss = (value - label) * (value - label);
     scores->loss += loss;
-    worst_rows_add(&scores->worst, (WorstRow){row, label, value, NAN, loss});
+    worst_rows_add(&scores->worst, (WorstRow){row, loss, NAN, .values = {label, value}});
     scores->counted++;
     number_pairs_add(&scores->pairs, value, label);
 }
@@ -87,8 +180,41 @@ static void count_answer(Scores *scores, int64_t row, double *begins, double *en
     predictions_softmax(begins, width);
     predictions_softmax(ends, width);
     if (first < 0 || first >= width || last < 0 || last >= width) return;
-    scores->loss -= 0.5 * (log(fmax(begins[first], 1e-300)) + log(fmax(ends[last], 1e-300)));
+    double loss = -0.5 * (log(fmax(begins[first], 1e-300)) + log(fmax(ends[last], 1e-300)));
+    scores->loss += loss;
     scores->counted++;
+    if (!scores->texts.count) return;
+    AskedQuestion *question = &scores->questions[scores->texts.questions[row]];
+    question->loss = fmax(question->loss, loss);
+    int32_t begin = first < scores->texts.width ? scores->texts.begins[row * scores->texts.width + first] : -1;
+    if (begin >= 0) question->begin = begin;
+}
+
+/* The questions to which all windows together give a wrong answer. */
+static void note_answers(Scores *scores)
+{
+    const Predictions *predictions = scores->predictions;
+    const AnswerTexts *texts = &scores->texts;
+    for (int64_t w = 0, before = -1; w < texts->windows; w++) {
+        int64_t q = texts->questions[w], asked = 0;
+        double exact, f1, loss = scores->questions[q].loss;
+        if (q == before) continue;
+        before = q;
+        best_answer_measure(&scores->answers[q], texts, q, &exact, &f1);
+        if (exact > 0 || !is_bad(scores, loss)) continue;
+        Buffer question = {0}, text = {0};
+        RowTokens tokens = row_tokens(predictions->rows, w, predictions->tokenizer);
+        while (asked < tokens.count && texts->begins[w * texts->width + asked] < 0) asked++;
+        tokens_text(&question, &tokens, tokens.ids, asked);
+        int32_t begin = scores->questions[q].begin, found = scores->answers[q].begin;
+        size_t place = begin >= 0 ? (size_t)begin : found >= 0 ? (size_t)found : 0;
+        shortened_text(&text, texts->contexts[q], place, place + (begin >= 0 ? strlen(texts->answers[q]) : 0));
+        char *predicted = best_answer_text(&scores->answers[q], texts, q);
+        worst_rows_add(&scores->worst, (WorstRow){q, loss, NAN, .label = texts->answers[q],
+                                                  .predicted = arena_format(predictions->arena, "%s", predicted),
+                                                  .question = kept(scores, &question), .text = kept(scores, &text)});
+        free(predicted);
+    }
 }
 
 static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
@@ -96,28 +222,20 @@ static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
     Predictions *predictions = scores->predictions;
     double *values = predictions->values;
     if (!predictor_values(predictions->predictor, predictions->output, row, values, diagnostics)) return false;
-    const int32_t *labels = scores->labels->data;
     switch (predictions->head) {
     case HEAD_QUESTION:
         if (!predictor_values(predictions->predictor, predictions->end, row, predictions->end_values, diagnostics))
             return false;
         count_answer(scores, row, values, predictions->end_values);
         break;
-    case HEAD_NEXT: /* each label by the token before it */
-        for (int64_t t = 1; t < predictions->predictor->width; t++)
-            count_class(scores, -1, labels[row * scores->labels_per_row + t], values + (t - 1) * scores->classes);
-        break;
+    case HEAD_NEXT:
     case HEAD_TOKENS:
-    case HEAD_MASKED:
-        for (int64_t t = 0; t < predictions->predictor->width; t++)
-            count_class(scores, -1, labels[row * scores->labels_per_row + t], values + t * scores->classes);
-        if (scores->tags.count) entity_counter_end_row(&scores->entities);
-        break;
+    case HEAD_MASKED: count_tokens(scores, row, values); break;
     default:
         if (predictions->several)
             count_set(scores, row, values);
         else if (scores->classes > 1)
-            count_class(scores, row, labels[row], values);
+            count_class(scores, row, ((const int32_t *)scores->labels->data)[row], values);
         else
             count_number(scores, row, values[0]);
     }
@@ -133,17 +251,9 @@ static void report(Scores *scores, const char *name, double value, bool percent)
     json_add_number(&scores->json, name, value);
 }
 
-static const char *label_name(const Scores *scores, int64_t label, char number[static 24])
-{
-    const Predictions *predictions = scores->predictions;
-    snprintf(number, 24, "%lld", (long long)label);
-    return label < (int64_t)predictions->label_count ? predictions->labels[label] : number;
-}
-
 /* Precision, recall and F1 of every class, or type of entities (`names`). */
 static void report_each(Scores *scores, const ClassCounts *each, const char *const *names, const char *head)
 {
-    char number[24];
     JsonWriter *json = &scores->json;
     text_format(scores->text, "\n%-20s %9s %9s %9s %7s\n", head, "precision", "recall", "f1", "rows");
     json_open(json, "classes", '[');
@@ -152,7 +262,7 @@ static void report_each(Scores *scores, const ClassCounts *each, const char *con
         double values[] = {found > 0 ? right / found : 0, there > 0 ? right / there : 0,
                            found + there > 0 ? 2 * right / (found + there) : 0};
         static const char *const keys[] = {"precision", "recall", "f1"};
-        const char *name = names ? names[c] : label_name(scores, c, number);
+        const char *name = names ? names[c] : label_name(scores, c);
         text_format(scores->text, "%-20s %8.2f%% %8.2f%% %8.2f%% %7lld\n", name, 100 * values[0], 100 * values[1],
                     100 * values[2], (long long)each->labelled[c]);
         json_open(json, NULL, '{');
@@ -186,26 +296,28 @@ static void report_worst(Scores *scores)
 {
     const Predictions *predictions = scores->predictions;
     JsonWriter *json = &scores->json;
-    char number[24];
     if (!predictions->tokenizer || !scores->worst.count) return;
     json_open(json, "worst", '[');
     for (int i = 0; i < scores->worst.count; i++) {
         const WorstRow *row = &scores->worst.items[i];
-        Buffer text = {0};
-        row_text(&text, predictions->rows, row->row, predictions->tokenizer);
+        RowTokens tokens = row_tokens(predictions->rows, row->row, predictions->tokenizer);
+        Buffer text = {0}, start = {0};
+        if (!row->text) tokens_text(&text, &tokens, tokens.ids, tokens.count);
+        if (predictions->head == HEAD_NEXT) shortened_text(&start, buffer_text(&text), 0, 0);
         json_open(json, NULL, '{');
         json_add_integer(json, "row", row->row);
-        json_add_string(json, "text", buffer_text(&text));
-        if (isnan(row->score)) {
-            json_add_number(json, "label", row->label);
-            json_add_number(json, "predicted", row->predicted);
-        } else {
-            json_add_string(json, "label", label_name(scores, (int64_t)row->label, number));
-            json_add_string(json, "predicted", label_name(scores, (int64_t)row->predicted, number));
-            json_add_number(json, "score", row->score);
+        if (row->question) json_add_string(json, "question", row->question);
+        json_add_string(json, "text", row->text ? row->text : buffer_text(start.size ? &start : &text));
+        for (int k = 0; k < 2; k++) {
+            const char *name = k ? row->predicted : row->label, *key = k ? "predicted" : "label";
+            if (name) json_add_string(json, key, name);
+            if (!name && !isnan(row->values[k])) json_add_number(json, key, row->values[k]);
         }
+        if (!isnan(row->score)) json_add_number(json, "score", row->score);
+        json_add_number(json, "loss", row->loss);
         json_close(json, '}');
         buffer_free(&text);
+        buffer_free(&start);
     }
     json_close(json, ']');
 }
@@ -250,6 +362,7 @@ static void report_all(Scores *scores)
         }
         report_classes(scores, &scores->each);
     }
+    if (scores->texts.count) note_answers(scores);
     report_worst(scores);
     json_close(&scores->json, '}');
 }
@@ -270,7 +383,8 @@ static bool find_labels(Scores *scores, Diagnostics *diagnostics)
     for (int i = 0; i < 2; i++) {
         const SafeTensor *tensor = i ? scores->ends : scores->labels;
         if (tensor && tensor->dtype == (measured ? DTYPE_F32 : DTYPE_I32) && tensor->shape.rank == rank &&
-            tensor->shape.dim[0] == rows->count && (rank == 1 || tokens || tensor->shape.dim[1] == scores->classes))
+            tensor->shape.dim[0] == rows->count &&
+            (rank == 1 || tensor->shape.dim[1] == (tokens ? rows->width : scores->classes)))
             continue;
         return input_error(diagnostics, rows->file, "make it with skycc tokenize and --label",
                            tensor ? "has labels of another kind than the model" : "has no labels to compare with");
@@ -381,7 +495,10 @@ bool scores_measure(Predictions *predictions, Buffer *text, Buffer *json, Diagno
         answer_texts_open(&scores.texts, &predictions->rows->data, predictions->arena);
         scores.answers = arena_new_array(predictions->arena, BestAnswer, (size_t)scores.texts.count + 1);
         best_answers_begin(scores.answers, &scores.texts);
+        scores.questions = arena_new_array(predictions->arena, AskedQuestion, (size_t)scores.texts.count + 1);
+        for (int64_t q = 0; q < scores.texts.count; q++) scores.questions[q].begin = -1;
     }
+    scores.found = arena_new_array(predictions->arena, int64_t, (size_t)predictor->width);
     if (predictions->head == HEAD_TOKENS && (int64_t)predictions->label_count == scores.classes)
         scores.tags = entity_tags(predictions->labels, predictions->label_count, predictions->arena);
     if (scores.tags.count) entity_counter_open(&scores.entities, &scores.tags);

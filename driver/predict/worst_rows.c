@@ -4,6 +4,11 @@
 
 #include "base/text.h"
 
+bool worst_rows_take(const WorstRows *worst, double loss)
+{
+    return worst->count < MOST_WORST_ROWS || loss > worst->items[worst->count - 1].loss;
+}
+
 void worst_rows_add(WorstRows *worst, WorstRow row)
 {
     int at = worst->count < MOST_WORST_ROWS ? worst->count++ : MOST_WORST_ROWS;
@@ -27,9 +32,6 @@ static unsigned char byte_of(int32_t character)
 }
 
 static const char byte_level_space[] = "\u0120", sentence_space[] = "\u2581";
-
-/* How a vocabulary says that a word begins: by its first character, or, in WordPiece, by having no "##". */
-typedef enum Spelling { SPELLING_WORDS, SPELLING_SENTENCE, SPELLING_BYTES } Spelling;
 
 static void append_piece(Buffer *text, const char *piece, Spelling spelling)
 {
@@ -64,24 +66,47 @@ static Spelling spelling_of(const int32_t *ids, int64_t count, const Tokenizer *
     return spelling;
 }
 
-void row_text(Buffer *text, const TextRows *rows, int64_t row, const Tokenizer *tokenizer)
+RowTokens row_tokens(const TextRows *rows, int64_t row, const Tokenizer *tokenizer)
 {
-    const RowTensor *tensor = text_rows_find(rows, "input_ids");
-    if (!tensor || tensor->dtype != DTYPE_I32) return;
-    const int32_t *ids = (const int32_t *)tensor->data + row * rows->width;
-    const RowTensor *mask = text_rows_find(rows, "attention_mask");
-    Spelling spelling = spelling_of(ids, rows->width, tokenizer);
+    RowTokens tokens = {.tokenizer = tokenizer};
+    const RowTensor *tensor = text_rows_find(rows, "input_ids"), *mask = text_rows_find(rows, "attention_mask");
+    if (!tensor || tensor->dtype != DTYPE_I32) return tokens;
+    tokens.ids = (const int32_t *)tensor->data + row * rows->width;
+    while (tokens.count < rows->width &&
+           (!mask || element_as_integer(mask->dtype, mask->data, row * rows->width + tokens.count)))
+        tokens.count++;
+    tokens.spelling = spelling_of(tokens.ids, tokens.count, tokenizer);
+    return tokens;
+}
+
+void tokens_text(Buffer *text, const RowTokens *row, const int32_t *ids, int64_t count)
+{
+    int32_t hidden = tokenizer_specials(row->tokenizer)->mask; /* stands for a word */
     bool between = false;
-    for (int64_t t = 0; t < rows->width; t++) {
+    for (int64_t t = 0; t < count; t++) {
         Buffer piece = {0};
-        if (mask && !element_as_integer(mask->dtype, mask->data, row * rows->width + t)) break; /* padding */
-        if (tokenizer_is_special(tokenizer, ids[t])) {
+        if (tokenizer_is_special(row->tokenizer, ids[t]) && ids[t] != hidden) {
             between = text->size > 0;
-        } else if (tokenizer_piece(tokenizer, ids[t], &piece)) {
-            if (between) buffer_print(text, spelling == SPELLING_WORDS ? " /" : " / ");
+        } else if (tokenizer_piece(row->tokenizer, ids[t], &piece)) {
+            if (between) buffer_print(text, row->spelling == SPELLING_WORDS ? " /" : " / ");
             between = false;
-            append_piece(text, buffer_text(&piece), spelling);
+            append_piece(text, buffer_text(&piece), row->spelling);
         }
         buffer_free(&piece);
     }
+}
+
+void shortened_text(Buffer *text, const char *whole, size_t begin, size_t end)
+{
+    enum { AROUND = 200 }; /* bytes */
+    size_t length = strlen(whole);
+    end = end < length ? end : length;
+    begin = begin < end ? begin : end;
+    size_t first = begin > AROUND ? begin - AROUND : 0;
+    size_t last = length - end > AROUND ? end + AROUND : length;
+    while (first < begin && ((unsigned char)whole[first] & 0xc0) == 0x80) first++; /* inside a character */
+    while (last > end && ((unsigned char)whole[last] & 0xc0) == 0x80) last--;
+    buffer_print(text, "%s", first ? "..." : "");
+    buffer_append(text, whole + first, last - first);
+    buffer_print(text, "%s", last < length ? "..." : "");
 }

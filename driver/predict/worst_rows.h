@@ -9,9 +9,11 @@ enum { MOST_WORST_ROWS = 20 };
 
 typedef struct WorstRow {
     int64_t row;
-    double label, predicted; /* numbers of classes, or values */
-    double score;            /* probability of the class that was predicted; NAN: values */
     double loss;
+    double score;                  /* probability of the class that was predicted; NAN: not of one class */
+    const char *label, *predicted; /* NULL: values, or none */
+    double values[2];              /* the label's and that predicted, if `label` is NULL; NAN: none */
+    const char *question, *text;   /* NULL: there is none; the row's tokens tell it */
 } WorstRow;
 
 typedef struct WorstRows {
@@ -19,8 +21,24 @@ typedef struct WorstRows {
     int count;
 } WorstRows;
 
+bool worst_rows_take(const WorstRows *worst, double loss); /* whether a row of this loss is one of them so far */
 void worst_rows_add(WorstRows *worst, WorstRow row);
-/* Appends the text of a row as its tokens tell it, " / " between two texts: an uncased tokenizer has lost capitals. */
-void row_text(Buffer *text, const TextRows *rows, int64_t row, const Tokenizer *tokenizer);
+
+/* How a vocabulary says that a word begins: by its first character, or, in WordPiece, by having no "##". */
+typedef enum Spelling { SPELLING_WORDS, SPELLING_SENTENCE, SPELLING_BYTES } Spelling;
+
+typedef struct RowTokens {
+    const int32_t *ids; /* points into the rows */
+    int64_t count;      /* without padding; 0: these are no ids */
+    Spelling spelling;
+    const Tokenizer *tokenizer;
+} RowTokens;
+
+RowTokens row_tokens(const TextRows *rows, int64_t row, const Tokenizer *tokenizer);
+/* Appends the text of `count` tokens, of the row or spelt like it, as they tell it, " / " between two texts: an uncased
+ * tokenizer has lost capitals. */
+void tokens_text(Buffer *text, const RowTokens *row, const int32_t *ids, int64_t count);
+/* Appends bytes begin ... end - 1 of the text with what stands around them. */
+void shortened_text(Buffer *text, const char *whole, size_t begin, size_t end);
 
 #endif

@@ -223,19 +223,26 @@ void answer_compare(const char *found, const char *right, double *exact, double 
     free_words(&other);
 }
 
+void best_answer_measure(const BestAnswer *best, const AnswerTexts *texts, int64_t question, double *exact, double *f1)
+{
+    char *found = best_answer_text(best, texts, question);
+    const char *right = texts->answers[question];
+    double e, f;
+    *exact = *f1 = 0;
+    do { /* without an answer it is the empty text */
+        answer_compare(found, right, &e, &f);
+        *exact = fmax(*exact, e), *f1 = fmax(*f1, f);
+        right += strlen(right) + 1;
+    } while (*texts->answers[question] && *right);
+    free(found);
+}
+
 void best_answers_measure(const BestAnswer best[], const AnswerTexts *texts, double *exact, double *f1)
 {
     *exact = *f1 = 0;
     for (int64_t q = 0; q < texts->count; q++) {
-        char *found = best_answer_text(&best[q], texts, q);
-        const char *right = texts->answers[q];
-        double most_exact = 0, most_f1 = 0, e, f;
-        do { /* without an answer it is the empty text */
-            answer_compare(found, right, &e, &f);
-            most_exact = fmax(most_exact, e), most_f1 = fmax(most_f1, f);
-            right += strlen(right) + 1;
-        } while (*texts->answers[q] && *right);
-        *exact += most_exact / (double)texts->count, *f1 += most_f1 / (double)texts->count;
-        free(found);
+        double e, f;
+        best_answer_measure(&best[q], texts, q, &e, &f);
+        *exact += e / (double)texts->count, *f1 += f / (double)texts->count;
     }
 }

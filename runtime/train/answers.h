@@ -36,7 +36,9 @@ void best_answers_merge(BestAnswer best[], const BestAnswer other[], int64_t cou
 
 /* What the model answers to a question, malloc'ed: "" for no answer. */
 char *best_answer_text(const BestAnswer *best, const AnswerTexts *texts, int64_t question);
-/* The share of exact matches and the mean F1 of words, of the right answer that fits best. */
+/* Whether it is an exact match, 0 or 1, and the F1 of words, of the right answer that fits best. */
+void best_answer_measure(const BestAnswer *best, const AnswerTexts *texts, int64_t question, double *exact, double *f1);
+/* The share of exact matches and the mean F1 of all questions. */
 void best_answers_measure(const BestAnswer best[], const AnswerTexts *texts, double *exact, double *f1);
 /* Of one answer. */
 void answer_compare(const char *found, const char *right, double *exact, double *f1);

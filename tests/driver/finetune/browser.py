@@ -7,7 +7,7 @@ import subprocess
 
 from checks import LESS, require
 
-WIDTHS, HEIGHT = (1280, 390), 900
+WIDTHS, HEIGHT = (1280, 360), 900
 SCRIPT = """<script>onload = () => { for (const frame of document.querySelectorAll("iframe")) {
   const inside = frame.contentDocument;
   const reached = [...inside.querySelectorAll("a,[tabindex]")].filter(e => e.tabIndex >= 0).length;

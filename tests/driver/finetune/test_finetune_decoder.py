@@ -84,6 +84,11 @@ def check_chats():
     require(os.path.exists("chats/model/tokenizer_config.json"), "the trained folder lacks its tokenizer")
     found = run(skycc, "evaluate", "chats", "chats.jsonl").stdout
     require("perplexity" in found, found)
+    worst = metrics["worst"]
+    require(all("Say " in row["text"] and "label" not in row for row in worst), worst)
+    with open("chats/report.html") as file:
+        require("Worst errors" in file.read() and len(worst) == min(metrics["rows"], 20), worst)
+    require([row["loss"] for row in worst] == sorted((row["loss"] for row in worst), reverse=True), worst)
 
 
 def check_others():

@@ -8,6 +8,7 @@ FOLDERS is tests/data/huggingface.
 """
 import csv
 import gzip
+import html
 import io
 import json
 import os
@@ -79,6 +80,20 @@ def metrics(folder):
         return json.load(file)
 
 
+def worst(folder, found=None):
+    """The worst errors, the largest losses first, which the page shows with all that is said of them."""
+    rows = metrics(folder)["worst"]
+    with open(f"{folder}/report.html") as file:
+        page = file.read()
+    losses = [row["loss"] for row in rows]
+    require(0 < len(rows) <= 20 and losses == sorted(losses, reverse=True), folder, losses)
+    for row in rows:
+        require(row["label"] != row["predicted"], folder, row)
+        for value in (row[key] for key in ("question", "text", "label", "predicted") if key in row):
+            require(html.escape(value or "none", quote=True).replace("&#x27;", "'") in page, folder, value)
+    return rows
+
+
 def config(folder):
     with open(f"{folder}/model/config.json") as file:
         return json.load(file)
@@ -120,6 +135,11 @@ def check_labels():
         require(sorted(config(folder)["id2label"].values()) == ["long", "rude"], config(folder)["id2label"])
         require(set(predict(folder, "--text", "great")[0]) == {"row", "labels", "rude", "long"}, folder)
         require("f1-macro" in metrics(folder), metrics(folder))
+        row = worst(folder)[0]
+        found = predict(folder, "--text", row["text"])[0]
+        right = [float(found[name]) if name in row["label"] else 1 - float(found[name]) for name in ("long", "rude")]
+        require(row["predicted"].split(", ") == (found["labels"] or "").split(";"), row, found)
+        require(abs(row["loss"] + np.log(right).mean()) < 1e-4, row, found)
 
     write_table("pairs.tsv.csv", ["premise", "hypothesis", "label"],
                 [(text, TEXTS[i - 1], "yes" if i % 3 else "no") for i, text in enumerate(TEXTS)])
@@ -142,6 +162,14 @@ def check_words():
     require("join them by blanks" in said, "lists of words are refused without saying what to do:", said)
     require([row["label"] for row in metrics("ner")["classes"]] == ["THING"], metrics("ner")["classes"])
     same_metrics("ner", "accuracy", "f1", "loss")
+    row = next(row for row in worst("ner") if row["text"].endswith(" ."))  # of words that no quotes adjoin
+    found = predict("ner", "--text", row["text"])
+    right = [names[len(word["text"]) % 3] for word in found]
+    wrong = [(word["text"], tag, word["label"]) for word, tag in zip(found, right) if tag != word["label"]]
+    for key, tag in ("label", 1), ("predicted", 2):
+        require(row[key] == ", ".join(f"{word[0]} {word[tag]}" for word in wrong), row, found)
+    loss = -np.log([float(word[tag]) for word, tag in zip(found, right)]).mean()
+    require(abs(row["loss"] - loss) < 1e-4, row, loss)
     tokenized("ner.conll", "conll")
     one, other = (safetensors_files.read(f"{folder}/data/train.safetensors") for folder in ("ner", "conll"))
     require(all(np.array_equal(one[name], other[name]) for name in ("input_ids", "labels")),
@@ -150,6 +178,11 @@ def check_words():
     finetune("plain.txt", "mlm")
     found = metrics("mlm")
     require(setting("task", "mlm") == "mlm" and ("perplexity" in found or found["loss"]), found)
+    with open("model/vocab.txt") as file:
+        pieces = set(file.read().split())
+    rows = worst("mlm")
+    require(any("[MASK]" in row["text"] for row in rows), "masks are not shown", rows)
+    require(all(set(row[key].split(", ")) <= pieces for row in rows for key in ("label", "predicted")), rows)
     require(len(predict("mlm", "--text", "the [MASK] is great")) == 5, "no five pieces for a mask")
 
 
@@ -175,7 +208,8 @@ def check_answers():
             for i, (text, word) in enumerate((text, generator.choice(["great", "awful"])) for text in TEXTS)]
     write_lines("qa.jsonl", rows)
     write_lines("short.jsonl", [{"question": "great ?", "context": "the camera is great .",
-                                 "answers": {"text": ["great"], "answer_start": [14]}}] * 8)
+                                 "answers": {"text": [word], "answer_start": [start]}}
+                                for word, start in (("great", 14), ("camera", 4)) * 4])  # half are answered wrongly
     finetune("qa.jsonl", "qa", "--max-length", "20", "--eval", "short.jsonl")
     mask = safetensors_files.read("qa/data/train.safetensors")["attention_mask"]
     with open("qa/settings.yaml") as file:
@@ -184,7 +218,8 @@ def check_answers():
     require(setting("head", "qa") == "qa" and setting("stride", "qa") == "6", setting("stride", "qa"))
     same_metrics("qa", "exact", "f1", "loss")
     with open("qa/report.html") as file:
-        require(">exact<" in file.read(), "the report lacks a metric that is 0 or 1")
+        require(">exact<" in file.read(), "the report lacks a metric")
+    require(len(worst("qa")) >= 4, worst("qa"))
     check_places(safetensors_files.read("qa/data/train.safetensors"))
     require(metrics("qa")["rows"] == 8, metrics("qa"))
     tokenized("qa.jsonl", "held", "--max-length", "20")
@@ -197,6 +232,17 @@ def check_answers():
             "the library's padding takes weight decay alone, this one", np.abs(after - before).max())
     answer = predict("qa", "--text", rows[0]["question"], "--text2", rows[0]["context"])
     require(answer[0]["answer"] in rows[0]["context"], answer)
+    far = "the screen is lovely . " * 40
+    write_lines("wrong.jsonl", [dict(rows[0], context=far + rows[0]["context"] + far,
+                                     answers={"text": ["camera"], "answer_start": [len(far + TEXTS[0]) + 5]}),
+                                dict(rows[0], answers={"text": ["the camera"], "answer_start": [len(TEXTS[0]) + 1]})])
+    run(skycc, "evaluate", "qa", "wrong.jsonl", "-o", "wrong.json", "--tokenizer", "model/vocab.txt")
+    with open("wrong.json") as file:
+        found = {row["row"]: row for row in json.load(file)["worst"]}
+    require("was the battery great" in found[0]["question"] and found[0]["label"] == "camera", found)
+    require(rows[0]["context"] in found[0]["text"] and found[0]["text"].startswith("...") and
+            found[0]["text"].endswith("...") and len(found[0]["text"]) < 420, found)
+    require(found[1]["text"] == rows[0]["context"] and found[1]["predicted"] == answer[0]["answer"], found, answer)
 
 
 def check_pairs():
