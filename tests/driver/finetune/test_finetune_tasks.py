@@ -235,13 +235,16 @@ def check_answers():
     far = "the screen is lovely . " * 40
     write_lines("wrong.jsonl", [dict(rows[0], context=far + rows[0]["context"] + far,
                                      answers={"text": ["camera"], "answer_start": [len(far + TEXTS[0]) + 5]}),
-                                dict(rows[0], answers={"text": ["the camera"], "answer_start": [len(TEXTS[0]) + 1]})])
+                                dict(rows[0], answers={"text": ["the camera"], "answer_start": [len(TEXTS[0]) + 1]}),
+                                dict(rows[0], context=far + rows[0]["context"] + far,
+                                     answers={"text": ["screen"], "answer_start": [4]})])
     run(skycc, "evaluate", "qa", "wrong.jsonl", "-o", "wrong.json", "--tokenizer", "model/vocab.txt")
     with open("wrong.json") as file:
         found = {row["row"]: row for row in json.load(file)["worst"]}
     require("was the battery great" in found[0]["question"] and found[0]["label"] == "camera", found)
     require(rows[0]["context"] in found[0]["text"] and found[0]["text"].startswith("...") and
             found[0]["text"].endswith("...") and len(found[0]["text"]) < 420, found)
+    require(found[2]["text"].startswith("the screen is"), "what surrounds the right answer is not shown", found[2])
     require(found[1]["text"] == rows[0]["context"] and found[1]["predicted"] == answer[0]["answer"], found, answer)
 
 
