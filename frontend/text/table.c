@@ -40,9 +40,9 @@ static bool begin_text(TableReader *reader)
     Buffer lines = {0};
     bool split = false;
     size_t at = reader->size >= 3 && memcmp(reader->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    bool ok =
-        reader->format != TABLE_JSONL || is_utf16(reader) ||
-        table_split_array(reader->path, reader->bytes + at, reader->size - at, &lines, &split, reader->diagnostics);
+    const char *text = reader->size ? reader->bytes + at : ""; /* an empty file has no bytes */
+    bool ok = reader->format != TABLE_JSONL || is_utf16(reader) ||
+              table_split_array(reader->path, text, reader->size - at, &lines, &split, reader->diagnostics);
     reader->position = split ? 0 : at;
     if (!split) return ok;
     buffer_free(&reader->unpacked);

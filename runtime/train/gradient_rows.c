@@ -48,13 +48,6 @@ size_t gradient_rows_pack(const float *from, size_t rows, size_t row, float *mes
     return (size_t)(to - message);
 }
 
-size_t gradient_rows_elements(const float *message, size_t rows, size_t row)
-{
-    size_t elements = words_of(rows);
-    for (size_t r = 0; r < rows; r++) elements += has_row(message, r) ? row : 0;
-    return elements;
-}
-
 /* A row that a term lacks is 0. */
 static void add_row(float *sum, const float *term, size_t row)
 {

@@ -11,8 +11,6 @@
 size_t gradient_rows_room(size_t rows, size_t row);
 /* Writes the message about `rows` rows; returns its elements. */
 size_t gradient_rows_pack(const float *from, size_t rows, size_t row, float *message);
-/* What gradient_rows_pack returned. */
-size_t gradient_rows_elements(const float *message, size_t rows, size_t row);
 /* The sum of terms in their order, with the bits that parallel_add gives whole tables. A term is a message; `target` is
  * the one that is NULL. */
 void gradient_rows_add(float *target, const float *const *terms, int count, size_t rows, size_t row);
