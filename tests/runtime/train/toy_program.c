@@ -15,6 +15,7 @@
  *   TOY_HOST     name of the host that the runtime is told, in which % stands for the rank
  *   TOY_PLANNED  seconds that a step takes in the plan; a fifth of them in every update
  *   TOY_WORK     seconds of processor time that every update takes
+ *   TOY_FIRST    and how many more the first one takes
  *   TOY_SPARE    bytes that copies of what checkpoints save may have
  *   TOY_SLOW_DISK  seconds that it takes to write a file through
  *   TOY_RANK     instead of the launcher's rank number */
@@ -220,7 +221,7 @@ static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch, int
 }
 
 static bool is_misbehaving;
-static double update_work;
+static double update_work, first_work;
 
 /* In the place of the C library's: a handler of signals may not call it. */
 char *strsignal(int number)
@@ -233,7 +234,8 @@ char *strsignal(int number)
 static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     static int updates;
-    for (double start = thread_seconds(); thread_seconds() - start < update_work;) continue;
+    double work = update_work + (updates ? 0 : first_work);
+    for (double start = thread_seconds(); thread_seconds() - start < work;) continue;
     (void)begin, (void)end, (void)scratch, (void)limit;
     if (++updates != fault_step) return;
     is_misbehaving = true; /* in this process, not in the one that watches it */
@@ -542,6 +544,7 @@ __attribute__((constructor)) static void build(void)
     SkyProgram *program = &toy_program;
     int fault_rank = -1;
     update_work = atof(setting("TOY_WORK", "0"));
+    first_work = atof(setting("TOY_FIRST", "0"));
     predicted = atof(setting("TOY_PLANNED", "0.5"));
     uint32_t ranks = 0;
     for (char *end; *text && stage_total < MAX_STAGES; text = *end ? end + 1 : end) {
