@@ -8,7 +8,8 @@ if(NOT TARGET skycc::skycc)
   get_filename_component(SKYCC_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
   add_executable(skycc::skycc IMPORTED)
   set_target_properties(skycc::skycc PROPERTIES
-    IMPORTED_LOCATION "${SKYCC_PREFIX}/bin/skycc" SKYCC_RUNTIME "${SKYCC_PREFIX}/lib/skycc/libskyrt.a")
+    IMPORTED_LOCATION "${SKYCC_PREFIX}/bin/skycc"
+    SKYCC_LIBRARIES "${SKYCC_PREFIX}/lib/skycc/libskyrt.a;${SKYCC_PREFIX}/lib/skycc/code_generator.so")
   unset(SKYCC_PREFIX)
 endif()
 
@@ -50,7 +51,7 @@ function(skycc_compile)
     COMMAND skycc::skycc compile "${arg_MODEL}" -d "${arg_CLUSTER}" -o "${folder}" --depfile "${folder}.d" --quiet
             ${options}
     DEPENDS "${arg_MODEL}" "${arg_CLUSTER}" ${arg_PROFILE} skycc::skycc
-            "$<TARGET_PROPERTY:skycc::skycc,SKYCC_RUNTIME>"
+            "$<TARGET_PROPERTY:skycc::skycc,SKYCC_LIBRARIES>"
     DEPFILE "${folder}.d"
     COMMENT "Compiling ${arg_MODEL} for ${arg_CLUSTER}"
     VERBATIM)

@@ -178,7 +178,11 @@ sed 's/"certificate":/"certificate"/' right.json >damaged.json
 expect 1 'damaged.json:[0-9]*:[0-9]*: error: not valid JSON' -- "$skycc" verify damaged.json --costs "$costs"
 
 # Half an installation: what is there works, what is missing is named.
-mkdir half && cp "$skycc" half/skycc
+mkdir -p half lib/skycc && cp "$skycc" half/skycc
+half/skycc check "$model" >/dev/null || fail "check needs no code generator"
+expect 5 'the code generator cannot be loaded: .*lib/skycc/code_generator.so' 'hint: install it' -- \
+    half/skycc compile "$model" -d cluster.yaml -o half-programs "${dimensions[@]}"
+cp "$(dirname "$skycc")/../lib/skycc/code_generator.so" lib/skycc/
 expect 5 'libskyrt.a is not found' 'hint:' -- \
     half/skycc compile "$model" -d cluster.yaml -o half-programs "${dimensions[@]}"
 expect 2 'unknown option\|unrecognized option' 'hint: skycc compile --help' -- "$skycc" compile --no-such-option

@@ -11,8 +11,9 @@ enter_scratch_folder
 export XDG_CACHE_HOME=$scratch/cache
 
 cmake --install "$build" --prefix "$scratch/installed" >install.log
-for file in bin/skycc lib/skycc/libskyrt.a share/man/man1/skycc.1 share/bash-completion/completions/skycc \
-    share/zsh/vendor-completions/_skycc share/fish/vendor_completions.d/skycc.fish; do
+for file in bin/skycc lib/skycc/code_generator.so lib/skycc/libskyrt.a share/man/man1/skycc.1 \
+    share/bash-completion/completions/skycc share/zsh/vendor-completions/_skycc \
+    share/fish/vendor_completions.d/skycc.fish; do
     [ -s "installed/$file" ] || die "$file is not installed"
 done
 if grep -rl -e "$build" -e "$source" -e "$scratch" installed; then die \
