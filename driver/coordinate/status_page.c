@@ -359,12 +359,7 @@ static void print_page(const Status *status)
     print_summary(status);
     print_sites(status);
     print_amendments(status);
-    if (status->logged) {
-        buffer_print(status->text, "<h2>Losses of local steps</h2>\n<div class=wide tabindex=0 role=region "
-                                   "aria-label=losses>\n");
-        plot_draw(status->text, &status->rounds, NAN);
-        buffer_print(status->text, "</div>\n");
-    }
+    if (status->logged) plot_draw_in_page(status->text, "Losses of local steps", &status->rounds, NAN);
     print_evaluations(status);
     buffer_print(status->text, "</main>\n</body>\n</html>\n");
 }

@@ -279,11 +279,7 @@ static void print_seeds(const RunReport *report)
 
 static void print_curves(const RunReport *report)
 {
-    if (!report->logged) return;
-    buffer_print(report->page, "<h2>Losses and metrics</h2>\n<div class=wide tabindex=0 role=region "
-                               "aria-label=\"losses and metrics\">\n");
-    plot_draw(report->page, &report->log, report->best_step);
-    buffer_print(report->page, "</div>\n");
+    if (report->logged) plot_draw_in_page(report->page, "Losses and metrics", &report->log, report->best_step);
 }
 
 /* What the model gets right, by label. */

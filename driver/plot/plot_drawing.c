@@ -71,7 +71,17 @@ static void print_number(Buffer *svg, long double value, long double tick)
 
 /* ---- the picture ---- */
 
-enum { WIDTH = 860, LEFT = 92, RIGHT = 836, LOSS_TOP = 64, LOSS_BOTTOM = 384, ACCURACY_HEIGHT = 110, GAP = 34 };
+enum { MARGIN = 24, LOSS_TOP = 64, LOSS_BOTTOM = 384, ACCURACY_HEIGHT = 110, GAP = 34, LINE = 18 };
+
+/* Where things stand in a picture for a desk, and in one for a phone, which has a line for each part of the heading. */
+typedef struct Frame {
+    int heading, left, right, ticks, key_columns;
+    bool narrow;
+} Frame;
+
+static const Frame wide = {.heading = 92, .left = 92, .right = 836, .ticks = 8, .key_columns = 5},
+                   narrow = {.heading = 8, .left = 76, .right = 346, .ticks = 4, .key_columns = 2, .narrow = true};
+
 enum { LEAST_SMOOTHED = 40 }; /* steps: the curve of fewer is plain enough */
 
 #define LOSS_TITLE "loss (nats, if a cross-entropy)"
@@ -94,14 +104,15 @@ static const char many_lines[] =
     "@media(prefers-color-scheme:dark){.s{stroke:hsl(var(--h) 60% 65%)}}";
 
 /* `below`: the unit of the x axis; NULL: no ticks there. */
-static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *title, bool percent, const char *below)
+static void print_axes(Buffer *svg, const Frame *frame, const Axis *x, const Axis *y, const char *title, bool percent,
+                       const char *below)
 {
     double middle = (y->from + y->to) / 2;
     for (int k = 0; k <= (int)((y->high - y->low) / y->tick + 0.5); k++) {
         long double value = y->low + k * y->tick;
         double position = at(y, value);
-        buffer_print(svg, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT,
-                     position, RIGHT, LEFT - 8, position + 4.5);
+        buffer_print(svg, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">",
+                     frame->left, position, frame->right, frame->left - 8, position + 4.5);
         print_number(svg, percent ? 100 * value : value, percent ? 100 * y->tick : y->tick);
         buffer_print(svg, "%s</text>\n", percent ? "%" : "");
     }
@@ -116,8 +127,8 @@ static void print_axes(Buffer *svg, const Axis *x, const Axis *y, const char *ti
         buffer_print(svg, "</text>\n");
     }
     if (below)
-        buffer_print(svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", (LEFT + RIGHT) / 2,
-                     y->from + 42, below);
+        buffer_print(svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
+                     (frame->left + frame->right) / 2, y->from + 42, below);
 }
 
 /* A line through the values. Of all values in one column of pixels, only the first, least, greatest and last are
@@ -182,27 +193,42 @@ static ptrdiff_t last_with(const PlotLog *log, int series)
 
 static bool has_values(const PlotLog *log, int series) { return last_with(log, series) >= 0; }
 
-/* The title shows the numbers that readers look for first; the key is at the right. */
-static void print_heading(Buffer *svg, const PlotLog *log, bool evaluated)
+/* What follows in a heading: after a semicolon, or on a line of its own. */
+static int next_part(Buffer *svg, const Frame *frame, int y)
+{
+    if (!frame->narrow) return buffer_print(svg, "; "), y;
+    buffer_print(svg, "</text>\n<text x=\"%d\" y=\"%d\">", frame->heading, y + LINE);
+    return y + LINE;
+}
+
+/* The title shows the numbers that readers look for first; the key is at the right, or below. Returns where the curves
+ * may begin. */
+static int print_heading(Buffer *svg, const Frame *frame, const PlotLog *log, bool evaluated)
 {
     size_t last = (size_t)last_with(log, LOSS);
-    buffer_print(svg, "<text class=\"t\" x=\"%d\" y=\"26\">Training loss</text>\n<text x=\"%d\" y=\"46\">", LEFT, LEFT);
+    int y = 46, x = frame->heading, key = frame->narrow ? x : frame->right - 210;
+    buffer_print(svg, "<text class=\"t\" x=\"%d\" y=\"26\">Training loss</text>\n<text x=\"%d\" y=\"46\">", x, x);
     buffer_print(svg, "%.4g after step %.15g", plot_value(log, last, LOSS), log->steps[last]);
     if (evaluated) {
         size_t evaluation = (size_t)last_with(log, EVAL_LOSS);
-        buffer_print(svg, "; evaluation %.4g after step %.15g", plot_value(log, evaluation, EVAL_LOSS),
+        y = next_part(svg, frame, y);
+        buffer_print(svg, "evaluation %.4g after step %.15g", plot_value(log, evaluation, EVAL_LOSS),
                      log->steps[evaluation]);
     }
-    if (log->diverged)
-        buffer_print(svg, "; %zu loss%s nan or infinite, the first in step %.15g", log->diverged,
+    if (log->diverged) {
+        y = next_part(svg, frame, y);
+        buffer_print(svg, "%zu loss%s nan or infinite, the first in step %.15g", log->diverged,
                      log->diverged > 1 ? "es are" : " is", log->first_diverged);
-    buffer_print(svg, "</text>\n<path class=\"l\" d=\"M%d 22h22\"/><text x=\"%d\" y=\"26\">training</text>\n",
-                 RIGHT - 210, RIGHT - 182);
+    }
+    y = frame->narrow ? y + LINE : 26;
+    buffer_print(svg, "</text>\n<path class=\"l\" d=\"M%d %dh22\"/><text x=\"%d\" y=\"%d\">training</text>\n", key,
+                 y - 4, key + 28, y);
     if (evaluated)
         buffer_print(svg,
-                     "<path class=\"e\" d=\"M%d 22h22\"/><circle class=\"m\" cx=\"%d\" cy=\"22\" r=\"3.2\"/>"
-                     "<text x=\"%d\" y=\"26\">evaluation</text>\n",
-                     RIGHT - 100, RIGHT - 89, RIGHT - 72);
+                     "<path class=\"e\" d=\"M%d %dh22\"/><circle class=\"m\" cx=\"%d\" cy=\"%d\" r=\"3.2\"/>"
+                     "<text x=\"%d\" y=\"%d\">evaluation</text>\n",
+                     key + 110, y - 4, key + 121, y - 4, key + 138, y);
+    return frame->narrow ? y + LINE : LOSS_TOP;
 }
 
 /* The series other than losses that have values. All are at most 1, so they share one axis. */
@@ -214,33 +240,37 @@ static int find_shares(const PlotLog *log, int shares[RUN_SERIES])
     return count;
 }
 
-static void print_shares(Buffer *svg, const PlotLog *log, const Axis *x, int bottom, const int *shares, int count)
+static void print_shares(Buffer *svg, const Frame *frame, const PlotLog *log, const Axis *x, int bottom,
+                         const int *shares, int count)
 {
     static const char *const classes[] = {"e", "s1", "s2", "s3", "s4", "e"}; /* exact comes without accuracy */
     bool percent = count == 1 && shares[0] == EVAL_ACCURACY;
     Axis share = value_axis(log, shares, count, bottom, LOSS_BOTTOM + GAP, 3);
     const char *alone = log->series[shares[0]].name + strlen("eval_");
-    print_axes(svg, x, &share, count == 1 ? alone : "metrics", percent, "optimiser steps");
+    print_axes(svg, frame, x, &share, count == 1 ? alone : "metrics", percent, "optimiser steps");
     for (int i = 0; i < count; i++) {
         const char *class = classes[shares[i] - EVAL_ACCURACY];
         print_curve(svg, log, shares[i], x, &share, class);
         if (count > 1)
             buffer_print(svg, "<path class=\"%s\" d=\"M%d %dh22\"/><text x=\"%d\" y=\"%d\">%s</text>\n", class,
-                         LEFT + 110 * i, LOSS_BOTTOM + GAP - 14, LEFT + 110 * i + 28, LOSS_BOTTOM + GAP - 10,
-                         log->series[shares[i]].name + strlen("eval_"));
+                         frame->heading + 110 * i, LOSS_BOTTOM + GAP - 14, frame->heading + 110 * i + 28,
+                         LOSS_BOTTOM + GAP - 10, log->series[shares[i]].name + strlen("eval_"));
     }
     if (count == 1) print_points(svg, log, shares[0], x, &share);
 }
 
-static Axis time_range(double first, double last)
+static Axis time_range(const Frame *frame, double first, double last)
 {
-    Axis x = make_axis(first, last, LEFT, RIGHT, 8, 1);
+    Axis x = make_axis(first, last, frame->left, frame->right, frame->ticks, 1);
     x.low = fminl(first, x.high - 1); /* the axis starts at the log's first step */
     x.high = fmaxl(last, x.low + 1);
     return x;
 }
 
-static Axis time_axis(const PlotLog *log) { return time_range(log->steps[0], log->steps[log->count - 1]); }
+static Axis time_axis(const Frame *frame, const PlotLog *log)
+{
+    return time_range(frame, log->steps[0], log->steps[log->count - 1]);
+}
 
 /* The losses as a mean that forgets: its weight halves every twentieth of the run. */
 static void print_smoothed(Buffer *svg, const PlotLog *log, const Axis *x, const Axis *y)
@@ -271,40 +301,47 @@ static void print_losses(Buffer *svg, const PlotLog *log, const Axis *x, const A
     print_points(svg, log, EVAL_LOSS, x, y);
 }
 
-static void open_picture(Buffer *svg, int height, const char *title, const char *more_style)
+static void open_picture(Buffer *svg, const Frame *frame, int height, const char *title, const char *more_style)
 {
+    const char *kind = frame->narrow ? "narrow" : "broad";
     buffer_print(svg,
-                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                 "aria-labelledby=\"title summary\">\n<title id=\"title\">%s</title>\n<style>%s%s</style>\n",
-                 WIDTH, height, title, style, more_style);
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" class=\"%s\" "
+                 "aria-labelledby=\"%s-title %s-summary\">\n<title id=\"%s-title\">%s</title>\n<style>%s%s</style>\n"
+                 "<desc id=\"%s-summary\">",
+                 frame->right + MARGIN, height, kind, kind, kind, kind, title, style, more_style, kind);
 }
 
-static void print_run(Buffer *svg, const PlotLog *log, double best_step)
+static void print_run(Buffer *svg, const Frame *frame, const PlotLog *log, double best_step)
 {
     static const int losses[] = {LOSS, EVAL_LOSS};
     int shares[RUN_SERIES], share_count = find_shares(log, shares);
     bool evaluated = has_values(log, EVAL_LOSS);
     int bottom = LOSS_BOTTOM + (share_count ? GAP + ACCURACY_HEIGHT : 0);
-    Axis x = time_axis(log);
-    Axis y = value_axis(log, losses, evaluated ? 2 : 1, LOSS_BOTTOM, LOSS_TOP, 6);
-    open_picture(svg, bottom + 56, "Training loss by step", "");
-    buffer_print(svg, "<desc id=\"summary\">%zu steps; the last loss is %.6g.</desc>\n", log->count,
+    Axis x = time_axis(frame, log);
+    open_picture(svg, frame, bottom + 56, "Training loss by step", "");
+    buffer_print(svg, "%zu steps; the last loss is %.6g.</desc>\n", log->count,
                  plot_value(log, (size_t)last_with(log, LOSS), LOSS));
-    print_heading(svg, log, evaluated);
-    print_axes(svg, &x, &y, LOSS_TITLE, false, share_count ? NULL : "optimiser steps");
+    int top = print_heading(svg, frame, log, evaluated);
+    Axis y = value_axis(log, losses, evaluated ? 2 : 1, LOSS_BOTTOM, top, 6);
+    print_axes(svg, frame, &x, &y, LOSS_TITLE, false, share_count ? NULL : "optimiser steps");
     if (best_step >= x.low && best_step <= x.high)
         buffer_print(svg,
                      "<path class=\"b\" d=\"M%.1f %dv%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"end\">best"
                      "</text>\n",
-                     at(&x, best_step), LOSS_TOP, bottom - LOSS_TOP, at(&x, best_step) - 4, LOSS_TOP + 12);
+                     at(&x, best_step), top, bottom - top, at(&x, best_step) - 4, top + 12);
     print_losses(svg, log, &x, &y);
-    if (share_count) print_shares(svg, log, &x, bottom, shares, share_count);
+    if (share_count) print_shares(svg, frame, log, &x, bottom, shares, share_count);
     buffer_print(svg, "</svg>\n");
 }
 
 /* ---- the picture of a federation ---- */
 
-enum { KEY_COLUMNS = 5, KEY_WIDTH = (RIGHT - LEFT) / KEY_COLUMNS, KEY_HEIGHT = 20 };
+enum { KEY_HEIGHT = 20 };
+
+static int key_height(const Frame *frame, int lines)
+{
+    return (lines + frame->key_columns - 1) / frame->key_columns * KEY_HEIGHT;
+}
 
 /* The golden angle keeps the hues of consecutive sites far apart, however many there are. */
 static double hue_of(int site) { return fmod(137.508 * site + 20, 360); }
@@ -317,9 +354,11 @@ static void print_line(Buffer *svg, const PlotLog *log, int series, const Axis *
 }
 
 /* The name of line `number`, from 1, and its last value. */
-static void print_key(Buffer *svg, const PlotLog *log, int series, const char *name, int number, int top)
+static void print_key(Buffer *svg, const Frame *frame, const PlotLog *log, int series, const char *name, int number,
+                      int top)
 {
-    int x = LEFT + (number - 1) % KEY_COLUMNS * KEY_WIDTH, y = top + (number - 1) / KEY_COLUMNS * KEY_HEIGHT;
+    int columns = frame->key_columns, width = (frame->right - frame->heading) / columns;
+    int x = frame->heading + (number - 1) % columns * width, y = top + (number - 1) / columns * KEY_HEIGHT;
     ptrdiff_t last = last_with(log, series);
     buffer_print(svg, "<path class=\"s\" style=\"--h:%.0f\" d=\"M%d %dh22\"/><text x=\"%d\" y=\"%d\">", hue_of(number),
                  x, y - 4, x + 28, y);
@@ -330,34 +369,47 @@ static void print_key(Buffer *svg, const PlotLog *log, int series, const char *n
         buffer_print(svg, " -</text>\n");
 }
 
-static void print_federation(Buffer *svg, const PlotLog *log)
+static void print_federation(Buffer *svg, const Frame *frame, const PlotLog *log)
 {
-    int sites = log->series_count - 1, key = LOSS_BOTTOM + 76;
+    int sites = log->series_count - 1, key = LOSS_BOTTOM + 76, lower = frame->narrow ? 2 * LINE : 0;
     int *all = memory_allocate((size_t)log->series_count * sizeof *all);
     for (int s = 0; s < log->series_count; s++) all[s] = s;
     double mean = plot_value(log, (size_t)last_with(log, LOSS), LOSS);
-    Axis x = time_axis(log), y = value_axis(log, all, log->series_count, LOSS_BOTTOM, LOSS_TOP, 6);
-    open_picture(svg, key + (sites + KEY_COLUMNS - 1) / KEY_COLUMNS * KEY_HEIGHT, "Loss by round", many_lines);
+    Axis x = time_axis(frame, log);
+    Axis y = value_axis(log, all, log->series_count, LOSS_BOTTOM, LOSS_TOP + lower, 6);
+    int mark = frame->narrow ? frame->heading : frame->right - 130;
+    open_picture(svg, frame, key + key_height(frame, sites), "Loss by round", many_lines);
     buffer_print(svg,
-                 "<desc id=\"summary\">%zu rounds of %d sites; the last mean loss is %.6g.</desc>\n"
+                 "%zu rounds of %d sites; the last mean loss is %.6g.</desc>\n"
                  "<text class=\"t\" x=\"%d\" y=\"26\">Loss of a federation</text>\n<text x=\"%d\" y=\"46\">mean %.4g "
-                 "after round %.15g</text>\n<path class=\"l\" d=\"M%d 22h22\"/><text x=\"%d\" y=\"26\">mean of the "
+                 "after round %.15g</text>\n<path class=\"l\" d=\"M%d %dh22\"/><text x=\"%d\" y=\"%d\">mean of the "
                  "sites</text>\n",
-                 log->count, sites, mean, LEFT, LEFT, mean, log->steps[last_with(log, LOSS)], RIGHT - 130, RIGHT - 102);
-    print_axes(svg, &x, &y, LOSS_TITLE, false, "rounds");
+                 log->count, sites, mean, frame->heading, frame->heading, mean, log->steps[last_with(log, LOSS)], mark,
+                 22 + lower, mark + 28, 26 + lower);
+    print_axes(svg, frame, &x, &y, LOSS_TITLE, false, "rounds");
     for (int s = 1; s <= sites; s++) print_line(svg, log, s, &x, &y, s);
     print_curve(svg, log, LOSS, &x, &y, "l");
-    for (int s = 1; s <= sites; s++) print_key(svg, log, s, log->series[s].name, s, key);
+    for (int s = 1; s <= sites; s++) print_key(svg, frame, log, s, log->series[s].name, s, key);
     buffer_print(svg, "</svg>\n");
     free(all);
 }
 
-void plot_draw(Buffer *svg, const PlotLog *log, double best_step)
+static void draw(Buffer *svg, const Frame *frame, const PlotLog *log, double best_step)
 {
     if (log->federated)
-        print_federation(svg, log);
+        print_federation(svg, frame, log);
     else
-        print_run(svg, log, best_step);
+        print_run(svg, frame, log, best_step);
+}
+
+void plot_draw(Buffer *svg, const PlotLog *log, double best_step) { draw(svg, &wide, log, best_step); }
+
+void plot_draw_in_page(Buffer *page, const char *heading, const PlotLog *log, double best_step)
+{
+    buffer_print(page, "<h2>%s</h2>\n<div class=drawing>\n", heading);
+    draw(page, &wide, log, best_step);
+    draw(page, &narrow, log, best_step);
+    buffer_print(page, "</div>\n");
 }
 
 /* ---- several runs ---- */
@@ -379,16 +431,16 @@ void plot_compare(Buffer *svg, const PlotLog *logs, const char *const *names, in
         first = fmin(first, logs[i].steps[0]);
         last = fmax(last, logs[i].steps[logs[i].count - 1]);
     }
-    Axis x = time_range(first, last), y = make_axis(range[0], range[1], LOSS_BOTTOM, LOSS_TOP, 6, 1e-300);
-    open_picture(svg, key + (count + KEY_COLUMNS - 1) / KEY_COLUMNS * KEY_HEIGHT, "Runs compared", many_lines);
+    Axis x = time_range(&wide, first, last), y = make_axis(range[0], range[1], LOSS_BOTTOM, LOSS_TOP, 6, 1e-300);
+    open_picture(svg, &wide, key + key_height(&wide, count), "Runs compared", many_lines);
     buffer_print(svg,
-                 "<desc id=\"summary\">%d runs.</desc>\n<text class=\"t\" x=\"%d\" y=\"26\">%s of %d runs</text>\n"
+                 "%d runs.</desc>\n<text class=\"t\" x=\"%d\" y=\"26\">%s of %d runs</text>\n"
                  "<text x=\"%d\" y=\"46\">the last value of each is next to its name</text>\n",
-                 count, LEFT, series == LOSS ? "Training loss" : "Evaluation loss", count, LEFT);
-    print_axes(svg, &x, &y, LOSS_TITLE, false, logs[0].federated ? "rounds" : "optimiser steps");
+                 count, wide.heading, series == LOSS ? "Training loss" : "Evaluation loss", count, wide.heading);
+    print_axes(svg, &wide, &x, &y, LOSS_TITLE, false, logs[0].federated ? "rounds" : "optimiser steps");
     for (int i = 0; i < count; i++) {
         print_line(svg, &logs[i], series, &x, &y, i + 1);
-        print_key(svg, &logs[i], series, names[i], i + 1, key);
+        print_key(svg, &wide, &logs[i], series, names[i], i + 1, key);
     }
     buffer_print(svg, "</svg>\n");
 }

@@ -37,8 +37,11 @@ const char html_style[] =
     "min-width:8rem}\n"
     ".bar{display:inline-flex;vertical-align:middle;width:8rem;height:.75rem;background:var(--line);border-radius:3px;"
     "overflow:hidden;margin-right:.6rem}.bar i{height:100%}.over{color:var(--over);font-weight:600}\n"
-    "svg{display:block;width:100%;min-width:44rem;height:auto}svg text{fill:var(--soft);font:11px "
+    "svg{display:block;width:100%;height:auto}.wide svg{min-width:44rem}.wide text{fill:var(--soft);font:11px "
     "system-ui,sans-serif}\n"
+    /* Of two drawings of one thing the one that fits, whole. */
+    ".narrow{display:none;max-width:36rem}"
+    "@media screen and (max-width:44rem){.broad{display:none}.narrow{display:block}}\n"
     ".fb{background:var(--forward)}.bb{background:var(--backward)}.wb{background:var(--weights)}"
     ".ub{background:var(--update)}.mb{background:var(--memory)}.ob{background:var(--over)}\n"
     ".key span{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .4rem 0 1.2rem;"
@@ -52,5 +55,5 @@ const char html_style[] =
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
     "body{padding:0;max-width:none;font-size:10px}nav{display:none}.wide{overflow:visible}.tall{max-height:none}"
     "dl{grid-template-columns:repeat(5,1fr)}dd{font-size:1.1rem}h2{margin-top:1.6rem}"
-    "svg{min-width:0}.bar{width:5rem}th,td{padding-right:.6rem}tr,svg,dl,li{break-inside:avoid}"
+    ".wide svg{min-width:0}.bar{width:5rem}th,td{padding-right:.6rem}tr,svg,dl,li{break-inside:avoid}"
     "h2,h3,h2+p,.key,.soft,caption,thead{break-after:avoid}thead th{position:static}}\n";
