@@ -44,6 +44,7 @@ typedef struct Prediction {
     size_t end_count;
     Tokenizer *tokenizer; /* NULL: the rows are a data set */
     bool measures;        /* the rows have labels to compare with */
+    bool lines;           /* each line of standard input is a text */
     TextRows rows;
     Predictor predictor;
     Predictions predictions;
@@ -242,12 +243,16 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
 {
     const Options *options = prediction->options;
     const char *path = scratch_place(prediction, "rows.safetensors", diagnostics);
-    const DatasetOptions dataset = {
-        .task = DATASET_COLUMNS, .max_length = max_length, .text_columns = options->texts[0], .unlabelled = true};
+    bool pair = strchr(options->texts[0], ',') != NULL;
+    bool listed = prediction->head == HEAD_TOKENS && !pair && !prediction->lines;
+    const DatasetOptions dataset = {.task = listed ? DATASET_NER : DATASET_COLUMNS,
+                                    .max_length = max_length,
+                                    .text_columns = options->texts[0],
+                                    .unlabelled = true};
     DatasetSummary summary;
-    bool words =
+    bool parts =
         prediction->head == HEAD_TOKENS || prediction->head == HEAD_QUESTION || prediction->head == HEAD_FROM_FOLDER;
-    if (is_embedding(prediction) && strchr(options->texts[0], ','))
+    if (is_embedding(prediction) && pair)
         return usage_error(diagnostics, "give one column, --text COL", "an embedding takes one text, not a pair");
     if (!path || !dataset_tokenize(prediction->tokenizer, &dataset, options->data, path, &summary, diagnostics) ||
         !text_rows_open(&prediction->rows, path, diagnostics))
@@ -256,7 +261,7 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
     if (summary.truncated)
         diagnostics_warning(diagnostics, PLACE_FILE(options->data), "raise --max-length to read more of them",
                             "%zu rows were cut to %d tokens", summary.truncated, max_length);
-    return !words || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], diagnostics);
+    return !parts || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], listed, diagnostics);
 }
 
 static bool open_tokenizer(Prediction *prediction, Diagnostics *diagnostics)
@@ -418,9 +423,10 @@ static void prediction_free(Prediction *prediction)
 static void report(const Prediction *prediction, const Diagnostics *found, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
-    const char *const names[][2] = {{"input.jsonl", STANDARD_INPUT},  {"input.csv", STANDARD_INPUT},
-                                    {"input.tsv", STANDARD_INPUT},    {"model.onnx", options->model},
-                                    {"trained.onnx", options->model}, {"rows.safetensors", options->data}};
+    const char *const names[][2] = {{"input.jsonl", STANDARD_INPUT},    {"input.csv", STANDARD_INPUT},
+                                    {"input.tsv", STANDARD_INPUT},      {"input.conll", STANDARD_INPUT},
+                                    {"model.onnx", options->model},     {"trained.onnx", options->model},
+                                    {"rows.safetensors", options->data}};
     enum { NAMES = sizeof names / sizeof *names };
     Diagnostics renamed[NAMES] = {{.errors = 0}};
     Arena arena = {0};
@@ -434,9 +440,33 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     arena_free(&arena);
 }
 
+/* How many parts blanks make of the line. */
+static int count_parts(const char *line, const char *end)
+{
+    int count = 0;
+    for (bool inside = false; line < end && *line != '\n'; line++) {
+        bool blank = *line == ' ' || *line == '\t' || *line == '\r';
+        count += !blank && !inside;
+        inside = !blank;
+    }
+    return count;
+}
+
+/* For words with tags: whether the first lines are a word and its tag each, and name no column. */
+static bool has_tagged_words(const Options *options, const Settings *settings, const char *text, const char *end)
+{
+    const char *task = settings->of[SETTING_TASK].value, *stop = memchr(text, '\n', (size_t)(end - text));
+    const char *column = options->texts[0] ? options->texts[0] : settings->of[SETTING_TEXT].value;
+    if (!task || strcmp(task, "ner") != 0 || !stop || memmem(text, (size_t)(stop - text), column, strlen(column)))
+        return false;
+    int first = count_parts(text, end), second = count_parts(stop + 1, end);
+    return first > 1 && (!second || first == second);
+}
+
 /* Standard input becomes a file, which is read as often as it takes: --data - a table, with tabs between its columns,
  * commas or JSON; --text - a text per line. */
-static bool keep_standard_input(Prediction *prediction, Options *options, Diagnostics *diagnostics)
+static bool keep_standard_input(Prediction *prediction, const Settings *settings, Options *options,
+                                Diagnostics *diagnostics)
 {
     bool lines = !options->data && options->texts[0] && strcmp(options->texts[0], "-") == 0;
     if (!lines && !(options->data && strcmp(options->data, "-") == 0)) return true;
@@ -457,11 +487,13 @@ static bool keep_standard_input(Prediction *prediction, Options *options, Diagno
     const char *stop = file.size ? memchr(text, '\n', file.size) : NULL;
     size_t header = stop ? (size_t)(stop - text) : file.size;
     bool json = lines || (file.size && strchr("{[", *text) && *text);
-    const char *name = json                                    ? "input.jsonl"
-                       : !header || memchr(text, '\t', header) ? "input.tsv"
-                       : memchr(text, ',', header)             ? "input.csv"
-                                                               : "input.tsv";
+    const char *name = json                                                       ? "input.jsonl"
+                       : header && has_tagged_words(options, settings, text, end) ? "input.conll"
+                       : !header || memchr(text, '\t', header)                    ? "input.tsv"
+                       : memchr(text, ',', header)                                ? "input.csv"
+                                                                                  : "input.tsv";
     options->data = scratch_place(prediction, name, diagnostics);
+    prediction->lines = lines;
     if (lines) options->texts[0] = "text";
     bool ok = options->data && file_write_all(options->data, lines ? buffer_text(&rows) : text,
                                               lines ? rows.size : file.size, diagnostics);
@@ -499,7 +531,7 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
         options->checkpoint = run_file(&settings.arena, given->model, "checkpoints");
     }
     bool ok =
-        (measures || check_options(options, &found)) && keep_standard_input(&prediction, options, &found) &&
+        (measures || check_options(options, &found)) && keep_standard_input(&prediction, &settings, options, &found) &&
         (!measures || (tokenize_for_run(&prediction, &settings, options, &found) && check_options(options, &found))) &&
         import_model(&prediction, &found) && read_model(&prediction, &found) && take_checkpoint(&prediction, &found) &&
         (options->generate.prompt

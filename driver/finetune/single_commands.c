@@ -96,15 +96,13 @@ static void tokenize(SingleCommand *command, const Listing *listing, const char 
 {
     const char *tokenizer = value(listing, SETTING_TOKENIZER), *suffix = strrchr(tokenizer, '.');
     bool lists = is_task(listing, "multi-label") && has_one_label(listing), words = is_task(listing, "ner");
-    bool usual = words && !strcmp(value(listing, SETTING_TEXT), "tokens") && has_one_label(listing) &&
-                 !strcmp(value(listing, SETTING_LABEL), "ner_tags"); /* also a file without header */
     add("tokenize", suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
     if (value(listing, SETTING_CASED)) add("--cased");
     if (words || lists || is_task(listing, "qa") || is_task(listing, "pairs") || is_task(listing, "mlm") ||
         is_task(listing, "chat") || is_task(listing, "lm"))
         add("--task", value(listing, SETTING_TASK));
-    if (!usual) add_setting(command, listing, NULL, SETTING_TEXT);
-    if (!usual) add_setting(command, listing, NULL, SETTING_LABEL);
+    add_setting(command, listing, NULL, SETTING_TEXT);
+    add_setting(command, listing, NULL, SETTING_LABEL);
     if (is_task(listing, "regression")) add("--regression");
     if (is_task(listing, "classes") || words) add("--classes");
     add_setting(command, listing, "max-length", SETTING_LENGTH);

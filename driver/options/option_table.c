@@ -220,8 +220,8 @@ static const Option rows[] = {
                "into the folder that the model was imported from: for _tokenizer.json_, then for _vocab.txt_, which is "
                "cased if _tokenizer_config.json_ says so. Data sets need no tokenizer."},
     {"text", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[0]), .common = PREDICT,
-     .help = "the text (-: one per line of standard input); with --data TABLE: the column with the texts, or the two "
-             "columns with pairs, by name"},
+     .help = "the text (-: one per line of standard input); with --data TABLE: the column with the texts (for tokcls "
+             "also lists of words), or the two columns with pairs, by name"},
     {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]), .common = PREDICT,
      .help = "the second text of a pair (the text to answer from, or to compare embeddings with)"},
     {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt), .common = PREDICT,

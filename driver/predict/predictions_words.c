@@ -19,7 +19,12 @@ static void find_words(RowWords *words, const Predictions *predictions, int64_t 
     const char *const *texts = rows->texts[row];
     const RowTensor *tensor = &rows->tensors[0];
     *words = (RowWords){0};
-    for (int t = 0; t < 2 && texts[t]; t++) text_words_find(&words->texts[t], predictions->tokenizer, texts[t]);
+    for (int t = 0; t < 2 && texts[t]; t++)
+        if (rows->words)
+            text_words_take(&words->texts[t], predictions->tokenizer, texts[t], rows->words[row].ends,
+                            rows->words[row].count);
+        else
+            text_words_find(&words->texts[t], predictions->tokenizer, texts[t]);
     int32_t *tokens = memory_allocate((size_t)rows->width * sizeof *tokens);
     for (int64_t i = 0; i < rows->width; i++)
         tokens[i] = (int32_t)element_as_integer(tensor->dtype, tensor->data, row * rows->width + i);
@@ -51,7 +56,7 @@ bool predictions_words(Predictions *predictions, int64_t row, Diagnostics *diagn
     for (int t = 0; t < 2; t++)
         for (size_t w = 0; w < words.texts[t].count; w++, number++) {
             const TextWord *word = &words.texts[t].words[w];
-            if (word->first >= words.count[t]) continue; /* cut off */
+            if (word->first == word->after || word->first >= words.count[t]) continue; /* without tokens, or cut off */
             buffer_print(&predictions->table, "%lld,%d,", (long long)row, number);
             print_span(predictions, words.texts[t].text, word->begin, word->end);
             buffer_append(&predictions->table, ",", 1);

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "frontend/huggingface/folder.h"
-#include "frontend/text/table.h"
+#include "frontend/text/cells.h"
 
 enum { MOST_TOKENIZER_BYTES = 1 << 28 };
 
@@ -140,29 +140,52 @@ static bool find_columns(const TableReader *reader, const char *const *names, si
     return true;
 }
 
+/* The words of a list become a text, with blanks between. */
+static bool take_words(TextRows *rows, int64_t row, TableField field, TableFormat format)
+{
+    json_t *list = cell_words(field, format);
+    ListedWords *words = &rows->words[row];
+    Buffer text = {0};
+    char number[32];
+    bool ok = list != NULL;
+    words->ends = arena_new_array(&rows->arena, size_t, json_array_size(list));
+    for (; ok && words->count < json_array_size(list); words->count++) {
+        const char *word = cell_item(json_array_get(list, words->count), number);
+        ok = word != NULL;
+        if (ok) buffer_print(&text, "%s%s", words->count ? " " : "", word);
+        words->ends[words->count] = text.size;
+    }
+    rows->texts[row][0] = arena_string_n(&rows->arena, buffer_text(&text), text.size);
+    buffer_free(&text);
+    json_decref(list);
+    return ok;
+}
+
 static bool read_texts(TextRows *rows, TableReader *reader, const char *const *names, size_t count)
 {
     size_t at[2] = {0, 1};
     int64_t row = 0;
     if (reader->format == TABLE_JSONL)
         table_select(reader, names, count);
-    else if (!table_next(reader) || !find_columns(reader, names, count, at))
+    else if (reader->format != TABLE_CONLL && (!table_next(reader) || !find_columns(reader, names, count, at)))
         return false;
     for (; row < rows->count && table_next(reader); row++)
         for (size_t n = 0; n < count; n++) {
             if (at[n] >= reader->field_count || !reader->fields[at[n]].text) return false;
             const TableField field = reader->fields[at[n]];
-            rows->texts[row][n] = arena_string_n(&rows->arena, field.text, field.length);
+            if (rows->words && !take_words(rows, row, field, reader->format)) return false;
+            if (!rows->words) rows->texts[row][n] = arena_string_n(&rows->arena, field.text, field.length);
         }
     return row == rows->count && !table_next(reader);
 }
 
-bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, Diagnostics *diagnostics)
+bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, bool listed, Diagnostics *diagnostics)
 {
     TableReader reader;
     const char *comma = strchr(columns, ','), *names[2] = {columns, comma ? comma + 1 : NULL};
     if (comma) names[0] = arena_string_n(&rows->arena, columns, (size_t)(comma - columns));
     rows->texts = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->texts);
+    if (listed) rows->words = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->words);
     if (!table_open(&reader, table, TABLE_BY_SUFFIX, diagnostics)) return false;
     bool ok = read_texts(rows, &reader, names, comma ? 2 : 1);
     table_close(&reader);

@@ -12,6 +12,12 @@ typedef struct RowTensor {
     const void *data;
 } RowTensor;
 
+/* The words of a row that the table lists, in its text: word i ends at byte ends[i], and the next begins one later. */
+typedef struct ListedWords {
+    size_t *ends;
+    size_t count;
+} ListedWords;
+
 enum { ROW_TENSORS = 6 };
 
 typedef struct TextRows {
@@ -25,14 +31,17 @@ typedef struct TextRows {
     int64_t longest; /* later columns are padding in all rows */
     /* [count]; those of the command line, or that text_rows_read_texts read; NULL: not known */
     const char *(*texts)[2];
+    ListedWords *words; /* [count]; NULL: blanks in the texts part the words */
 } TextRows;
 
 /* Encodes texts[0] and, unless it is NULL, texts[1]: in one row together or, with `apart`, in a row each. `width`
  * columns; 0: as many as they need, at most `most`. Warns if a text is cut. Free with text_rows_free in any case. */
 bool text_rows_encode(TextRows *rows, Tokenizer *tokenizer, const char *const texts[2], bool apart, int64_t width,
                       int64_t most, Diagnostics *diagnostics);
-/* Reads the texts of the table that these rows come from: one column, or two with a comma between. */
-bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, Diagnostics *diagnostics);
+/* Reads the texts of the table that these rows come from: one column, or two with a comma between; `listed`: one with
+ * lists of words. */
+bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, bool listed,
+                          Diagnostics *diagnostics);
 /* Of a data set. */
 bool text_rows_open(TextRows *rows, const char *path, Diagnostics *diagnostics);
 void text_rows_free(TextRows *rows);

@@ -21,6 +21,8 @@ typedef struct TextWords {
 /* Splits the text (UTF-8) at white space, and keeps words together whose tokens cannot be told apart. Free with
  * text_words_free. */
 void text_words_find(TextWords *words, Tokenizer *tokenizer, const char *text);
+/* The words of a list: texts that `ends` end, with a byte between each and the next. A word may have no tokens. */
+void text_words_take(TextWords *words, Tokenizer *tokenizer, const char *text, const size_t *ends, size_t count);
 void text_words_free(TextWords *words);
 /* The bytes of tokens first ... last: whole words, except for what certainly belongs to other tokens at their ends,
  * such as quotes and full stops. */

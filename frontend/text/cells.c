@@ -102,6 +102,11 @@ json_t *cell_list(TableField field, const char *separators)
     return list;
 }
 
+json_t *cell_words(TableField field, TableFormat format)
+{
+    return field.text ? cell_list(field, format == TABLE_CONLL ? "\n" : " \t\r\n") : NULL;
+}
+
 const char *cell_item(const json_t *item, char number[static 32])
 {
     if (json_is_string(item)) return json_string_value(item);

@@ -9,6 +9,8 @@
 json_t *cell_read(TableField field);
 /* A list; a cell that is none is cut at any of the separators. NULL: a damaged list. */
 json_t *cell_list(TableField field, const char *separators);
+/* The list of words in a cell of a table of this format: JSON, or words with blanks between. NULL: there is none. */
+json_t *cell_words(TableField field, TableFormat format);
 /* An item that is text or a number, as text; NULL: it is neither. */
 const char *cell_item(const json_t *item, char number[static 32]);
 /* The same of a label: 1.0 is 1, and so is true. */

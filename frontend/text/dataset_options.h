@@ -38,7 +38,7 @@ typedef struct DatasetOptions {
     int stride;               /* of qa: how many tokens two windows of a text share */
     bool classes;             /* labels are names of classes, also where all are numbers */
     bool regression;          /* labels are measured values, also where all are whole numbers */
-    bool unlabelled;          /* no warning where there are no labels */
+    bool unlabelled;          /* labels are not read, and not missed */
     const char *labels_of;    /* a data set whose labels' numbers are kept; NULL: none */
     /* How many rows are written to another file: a share below 1, or a number from 1 on; 0: none. */
     double holdout;

@@ -129,7 +129,6 @@ static bool name_columns(Job *job)
 {
     const DatasetOptions *options = job->options;
     bool usual = !options->text_columns;
-    if (job->reader.format == TABLE_CONLL) return true;
     if (!cut_names(job, "--text", usual ? usual_columns[options->task].texts : options->text_columns)) return false;
     job->text_count = job->name_count;
     if (job->text_count > (options->task == DATASET_CHAT ? 3 : options->task == DATASET_LM ? 1 : 2))
@@ -170,6 +169,8 @@ static bool refuse_column(Job *job, bool twice, const char *name)
                                 *c == ','    ? "--format csv"
                                 : *c == '\t' ? "--format tsv"
                                              : "save it with commas between");
+    if (job->options->task == DATASET_NER && !reader->object)
+        hint = arena_format(&job->arena, "%s; a file with a word and its tag a line needs a name in .conll", hint);
     const char *problem = twice            ? "names the column '%s' twice%s%s%s"
                           : reader->object ? "has no '%s'%s%s%s"
                                            : "names no column '%s'%s%s%s";
@@ -373,8 +374,8 @@ static bool settle_columns(Job *job, bool *is_header)
     TableFormat format = job->reader.format;
     *is_header = format != TABLE_JSONL && format != TABLE_CONLL;
     if (format == TABLE_CONLL) {
-        job->columns =
-            (Columns){{0, NO_COLUMN}, job->reader.field_count > 1 ? 1 : NO_COLUMN, NULL, job->reader.field_count};
+        bool labelled = job->reader.field_count > 1 && !job->options->unlabelled;
+        job->columns = (Columns){{0, NO_COLUMN}, labelled ? 1 : NO_COLUMN, NULL, job->reader.field_count};
     } else if (format == TABLE_JSONL) {
         int *at = arena_new_array(&job->arena, int, job->name_count);
         for (size_t n = 0; n < job->name_count; n++) {
@@ -418,6 +419,15 @@ static bool read_table(Job *job, bool *is_header)
     return !job->reader.errors;
 }
 
+/* Whether a table of words that no suffix tells about has a line for each word. */
+static bool has_word_lines(const TableReader *reader)
+{
+    const char *name = usual_columns[DATASET_NER].texts, *text = reader->bytes + reader->position;
+    size_t rest = reader->size - reader->position;
+    const char *stop = memchr(text, '\n', rest);
+    return !memmem(text, stop ? (size_t)(stop - text) : rest, name, strlen(name));
+}
+
 static bool open_table(Job *job, const char *table)
 {
     const DatasetOptions *options = job->options;
@@ -426,7 +436,8 @@ static bool open_table(Job *job, const char *table)
         (options->encoding && !table_decode(&job->reader, options->encoding)))
         return false;
     bool words = options->task == DATASET_NER;
-    if (words && !options->text_columns && job->reader.format == TABLE_TSV) job->reader.format = TABLE_CONLL;
+    if (words && !options->text_columns && job->reader.format == TABLE_TSV && has_word_lines(&job->reader))
+        job->reader.format = TABLE_CONLL;
     if (!words && job->reader.format == TABLE_CONLL)
         return usage_error(diagnostics, NULL, "words with tags need --task ner");
     if (job->reader.format != TABLE_TSV && !options->text_columns && options->task < DATASET_COLUMNS)
@@ -470,8 +481,9 @@ static bool read_rows(Job *job)
     else if (job->options->task != DATASET_MLM && !predicts_next(job) && job->options->task != DATASET_PAIRS &&
              !job->options->unlabelled)
         diagnostics_warning(job->reader.diagnostics, place, NULL,
-                            job->name_count ? "no --label is given: no labels are written"
-                                            : "has no label column: no labels are written");
+                            job->name_count && job->reader.format != TABLE_CONLL
+                                ? "no --label is given: no labels are written"
+                                : "has no label column: no labels are written");
     return true;
 }
 

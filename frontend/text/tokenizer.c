@@ -86,13 +86,23 @@ bool tokenizer_parts_at(Tokenizer *tokenizer, const char *text, size_t length, s
     return parts;
 }
 
-bool tokenizer_needs_blank(const Tokenizer *tokenizer)
+/* Where the first word has no blank before it, byte-level tokenizers read it as the end of a word. */
+static bool needs_blank(const Tokenizer *tokenizer)
 {
     if (!tokenizer->pipeline) return false;
     const Pretokenizer *cut = &tokenizer->pipeline->pretokenizer;
     for (size_t i = 0; i < cut->count; i++)
         if (cut->steps[i].kind == PRETOKENIZER_BYTE_LEVEL) return !cut->steps[i].prefix;
     return false;
+}
+
+char *tokenizer_spell_word(const Tokenizer *tokenizer, const char *word, size_t length)
+{
+    size_t blank = needs_blank(tokenizer);
+    char *spelled = memory_allocate(length + blank + 1);
+    memset(spelled, ' ', blank);
+    memcpy(spelled + blank, word, length);
+    return spelled;
 }
 
 void tokenizer_take_masks(Tokenizer *tokenizer) { tokenizer->takes_masks = tokenizer->specials.mask >= 0; }

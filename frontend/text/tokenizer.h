@@ -31,8 +31,9 @@ const char *tokenizer_encode(Tokenizer *tokenizer, const char *text, size_t leng
  * `ids` are those of the whole text. */
 bool tokenizer_parts_at(Tokenizer *tokenizer, const char *text, size_t length, size_t at, const TokenIds *ids,
                         size_t *count);
-/* Whether a word by itself must have a blank in front to become the tokens that it has inside a text. */
-bool tokenizer_needs_blank(const Tokenizer *tokenizer);
+/* The word as it must be written to become, by itself, the tokens that it has inside a text: some tokenizers need a
+ * blank in front. free() it. */
+char *tokenizer_spell_word(const Tokenizer *tokenizer, const char *word, size_t length);
 /* From now on "[MASK]" in a text is the mask token, for vocabularies too. A tokenizer.json has its own spelling. */
 void tokenizer_take_masks(Tokenizer *tokenizer);
 /* Whether the id is special: a token of the frame, the mask or the unknown piece, even inside a text. */

@@ -10,33 +10,25 @@ enum { NO_LABEL = -1 };
 
 static json_t *read_list(Job *job, int column, const char *name)
 {
-    TableField field = job->reader.fields[column];
-    json_t *list = field.text ? cell_list(field, job->reader.format == TABLE_CONLL ? "\n" : " \t\r\n") : NULL;
+    json_t *list = cell_words(job->reader.fields[column], job->reader.format);
     if (!list)
         table_error(&job->reader, "write [\"a\", \"b\"], or words with blanks between", "'%s' is not a list", name);
     return list;
 }
 
-/* The next word as a library cuts words apart: where the first one has no blank before it, byte-level tokenizers would
- * read it as the end of a word. */
+/* The next word as a library cuts words apart. */
 static bool add_word(Job *job, const char *word, const char *tag)
 {
     TokenIds *ids = &job->texts[0], *labels = &job->token_labels;
-    size_t before = ids->count, length = strlen(word);
+    size_t before = ids->count;
     int32_t label = NO_LABEL;
     if (tag) {
         if (!labels_add(&job->labels, &job->reader, (TableField){.text = tag, .length = strlen(tag)})) return false;
         label = (int32_t)job->labels.row_count - 1;
     }
-    if (tokenizer_needs_blank(job->tokenizer)) {
-        char *spaced = memory_allocate(length + 2);
-        *spaced = ' ';
-        memcpy(spaced + 1, word, length);
-        job_encode(job, 0, spaced, length + 1);
-        free(spaced);
-    } else {
-        job_encode(job, 0, word, length);
-    }
+    char *spelled = tokenizer_spell_word(job->tokenizer, word, strlen(word));
+    job_encode(job, 0, spelled, strlen(spelled));
+    free(spelled);
     for (size_t i = before; i < ids->count; i++)
         array_push(labels->items, labels->count, labels->capacity, i == before ? label : NO_LABEL);
     return true;

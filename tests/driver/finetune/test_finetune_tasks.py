@@ -158,8 +158,22 @@ def check_words():
     finetune("ner.jsonl", "ner")
     require(setting("head", "ner") == "tokcls:3", setting("head", "ner"))
     require({row["label"] for row in predict("ner", "--text", "the battery is great")} <= set(names), "tags")
-    said = run(skycc, "predict", "ner", "--data", "ner.jsonl", code=1).stderr
-    require("join them by blanks" in said, "lists of words are refused without saying what to do:", said)
+    with open("words.jsonl", "w") as file:  # the same rows as texts, and without tags
+        file.writelines(json.dumps({"tokens": " ".join(word for word, _ in row)}) + "\n" for row in rows)
+    tags = [predict("ner", "--data", name) for name in ("ner.jsonl", "ner.conll", "words.jsonl")]
+    require([row["text"] for row in tags[0]] == [word for row in rows for word, _ in row], tags[0][:20])
+    require(tags[0] == tags[1] == tags[2], "the same words in another form have other tags")
+    for form, name in (("json", "ner.jsonl"), ("conll", "ner.conll")):
+        with open(name) as file:
+            said = run(skycc, "predict", "ner", "--data", "-", input=file.read()).stdout
+        require(list(csv.DictReader(io.StringIO(said, newline=""))) == tags[0], form, "from standard input")
+    write_lines("odd.jsonl", [{"tokens": ["the battery", "", "\u200b", 7, "is great."]}, {"tokens": []}])
+    odd = predict("ner", "--data", "odd.jsonl")
+    require([(row["row"], row["word"], row["text"]) for row in odd] ==
+            [("0", "0", "the battery"), ("0", "3", "7"), ("0", "4", "is great.")], odd)
+    write_lines("no-list.jsonl", [{"tokens": ["a"]}, {"tokens": {"a": 1}}])
+    said = run(skycc, "predict", "ner", "--data", "no-list.jsonl", code=1).stderr
+    require(said.startswith("no-list.jsonl:2: error: 'words' is not a list"), said)
     require([row["label"] for row in metrics("ner")["classes"]] == ["THING"], metrics("ner")["classes"])
     same_metrics("ner", "accuracy", "f1", "loss")
     row = next(row for row in worst("ner") if row["text"].endswith(" ."))  # of words that no quotes adjoin
@@ -170,10 +184,24 @@ def check_words():
         require(row[key] == ", ".join(f"{word[0]} {word[tag]}" for word in wrong), row, found)
     loss = -np.log([float(word[tag]) for word, tag in zip(found, right)]).mean()
     require(abs(row["loss"] - loss) < 1e-4, row, loss)
-    tokenized("ner.conll", "conll")
-    one, other = (safetensors_files.read(f"{folder}/data/train.safetensors") for folder in ("ner", "conll"))
-    require(all(np.array_equal(one[name], other[name]) for name in ("input_ids", "labels")),
-            "the same words in another form give other rows")
+    with open("ner.tsv", "w") as file:
+        file.write("tokens\tner_tags\n")
+        file.writelines("\t".join(" ".join(cells) for cells in zip(*row)) + "\n" for row in rows)
+    with open("ner.conll") as whole, open("half.conll", "w") as half:
+        half.write("\n\n".join(whole.read().split("\n\n")[:40]))
+    write_lines("half.jsonl", [{"tokens": [word for word, _ in row], "ner_tags": [tag for _, tag in row]}
+                               for row in rows[40:]])
+    wanted = safetensors_files.read("ner/data/train.safetensors")
+    for form in "ner.conll", "ner.tsv", ["half.conll", "half.jsonl"]:
+        tokenized(form, "forms")
+        found = safetensors_files.read("forms/data/train.safetensors")
+        require(all(np.array_equal(wanted[name], found[name]) for name in ("input_ids", "labels")), form,
+                "the same words in another form give other rows")
+    shutil.copy("ner.conll", "words.txt")
+    said = run(skycc, "predict", "ner", "--data", "words.txt", code=1).stderr
+    require("names no column 'tokens'" in said and "needs a name in .conll" in said, said)
+    said = run(skycc, "predict", "ner", "--data", "-", input="words\ttags\nthe battery is\tO O O\n", code=1).stderr
+    require("standard input:1: error: names no column 'tokens'" in said, said)
 
     finetune("plain.txt", "mlm")
     found = metrics("mlm")
