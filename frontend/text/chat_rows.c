@@ -168,6 +168,12 @@ static bool *find_learned(Job *job, const Buffer *text, const ChatSpan *spans, s
 static void add_chat(Job *job, const Chat *chat)
 {
     const ChatTemplate *template = job->options->chat_template;
+    const char *misfit = chat_template_misfit(template, chat->messages, chat->count);
+    if (misfit) {
+        table_error(&job->reader, "another template: --chat-template, or join the messages",
+                    "has %s, which the chat template %s cannot write", misfit, chat_template_name(template));
+        return;
+    }
     bool all = job->options->learns_all;
     Buffer text = {0}, end = {0};
     ChatSpan *spans = arena_new_array(&job->row_arena, ChatSpan, chat->count);

@@ -1,10 +1,10 @@
 #include "frontend/text/chat_template.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "frontend/text/unicode.h"
 
 struct ChatTemplate {
     const char *name;
@@ -14,8 +14,9 @@ struct ChatTemplate {
     const char *before[CHAT_ROLE_COUNT]; /* a message; NULL of CHAT_SYSTEM: it goes before the first question */
     const char *after[CHAT_ROLE_COUNT];  /* a message; of the assistant's, the model learns it too */
     const char *between;                 /* after that: not learned */
-    bool trims, whole;
-    const char *introduction[2]; /* without a system message: without an input, with one */
+    bool trims[CHAT_ROLE_COUNT];         /* blanks around the contents of that role's messages */
+    bool whole, alternates;              /* user and assistant take turns */
+    const char *introduction[2];         /* without a system message: without an input, with one */
 };
 
 #define HEADER(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
@@ -34,7 +35,7 @@ static const ChatTemplate templates[] = {
      .before = {HEADER("system"), HEADER("user"), "\n", HEADER("assistant")},
      .after = {"<|eot_id|>", "<|eot_id|>", "", "<|eot_id|>"},
      .between = "",
-     .trims = true,
+     .trims = {true, true, true, true},
      .whole = true},
     {.name = "gemma",
      .tokens = {"<bos>", "<start_of_turn>", "<end_of_turn>"},
@@ -42,8 +43,9 @@ static const ChatTemplate templates[] = {
      .before = {NULL, "<start_of_turn>user\n", "\n", "<start_of_turn>model\n"},
      .after = {"\n\n", "<end_of_turn>\n", "", "<end_of_turn>"},
      .between = "\n",
-     .trims = true,
-     .whole = true},
+     .trims = {false, true, true, true},
+     .whole = true,
+     .alternates = true},
     {.name = "mistral",
      .tokens = {"<s>", "</s>"},
      .sign = "[INST]",
@@ -51,8 +53,9 @@ static const ChatTemplate templates[] = {
      .before = {NULL, "[INST] ", "\n", " "},
      .after = {"\n\n", "[/INST]", "", "</s>"},
      .between = "",
-     .trims = true,
-     .whole = true},
+     .trims = {[CHAT_ASSISTANT] = true},
+     .whole = true,
+     .alternates = true},
     {.name = "alpaca",
      .begin = "",
      .before = {"", "### Instruction:\n", "### Input:\n", "### Response:\n"},
@@ -105,12 +108,35 @@ const char *chat_template_name(const ChatTemplate *template) { return template->
 
 bool chat_template_is_whole(const ChatTemplate *template) { return template->whole; }
 
+const char *chat_template_misfit(const ChatTemplate *template, const ChatMessage *messages, size_t count)
+{
+    ChatRole next = CHAT_USER;
+    for (size_t i = 0; template->alternates && i < count; i++) {
+        if (messages[i].role == CHAT_SYSTEM || messages[i].role == CHAT_INPUT) continue;
+        if (messages[i].role != next)
+            return next == CHAT_USER ? "an assistant's message where the user's is next"
+                                     : "a user's message where the assistant's is next";
+        next = next == CHAT_USER ? CHAT_ASSISTANT : CHAT_USER;
+    }
+    return NULL;
+}
+
+/* What "trim" of a template in Jinja takes away: white space, and the four separators that Python counts as such. */
+static bool is_trimmed(int32_t c) { return unicode_is_space(c) || (c >= 0x1c && c <= 0x1f); }
+
 static void add_content(const ChatTemplate *template, const ChatMessage *message, Buffer *text)
 {
-    const char *begin = message->text, *end = begin + message->length;
-    while (template->trims && begin < end && isspace((unsigned char)*begin)) begin++;
-    while (template->trims && begin < end && isspace((unsigned char)end[-1])) end--;
-    buffer_append(text, begin, (size_t)(end - begin));
+    size_t begin = 0, end = message->length, used = 0;
+    if (template->trims[message->role]) {
+        size_t kept = 0;
+        for (size_t at = 0; at < message->length; at += used) {
+            if (is_trimmed(unicode_read(message->text + at, message->length - at, &used))) continue;
+            if (!kept) begin = at;
+            kept = at + used;
+        }
+        end = kept ? kept : begin;
+    }
+    buffer_append(text, message->text + begin, end - begin);
 }
 
 /* Before the first message, and before a question: what a system message says where it has no place of its own. */

@@ -7,7 +7,8 @@
  * alpaca   a sentence of introduction, "### Instruction:", "### Input:", "### Response:"; then the end of text
  * plain    prompt and response, one after the other; then the end of text
  *
- * gemma and mistral have no system message: it goes before the first question. */
+ * gemma and mistral have no system message: it goes before the first question. Blanks around contents are trimmed as by
+ * the templates of Llama 3, Gemma 3 and Mistral 7B v0.3: all of them; all but the system message's; the assistant's. */
 #ifndef FRONTEND_TEXT_CHAT_TEMPLATE_H
 #define FRONTEND_TEXT_CHAT_TEMPLATE_H
 
@@ -39,6 +40,9 @@ const ChatTemplate *chat_template_choose(const char *name, Tokenizer *tokenizer,
 const char *chat_template_name(const ChatTemplate *template);
 /* Whether the text has its first tokens itself; otherwise those of the tokenizer's frame come before it. */
 bool chat_template_is_whole(const ChatTemplate *template);
+
+/* What keeps the messages from being written, as "a user's message where ..."; NULL: nothing. */
+const char *chat_template_misfit(const ChatTemplate *template, const ChatMessage *messages, size_t count);
 
 /* Writes the messages; `end` is the token that ends a text. `spans` has room for one a message. Returns how many there
  * are. */

@@ -79,7 +79,7 @@ TOKENIZERS = {
 }
 
 SPOKEN = "{% if m.role == 'assistant' %}{% generation %}{{ TEXT }}{% endgeneration %}{% else %}{{ TEXT }}{% endif %}"
-SYSTEM = "{% if messages[0].role == 'system' %}{% set before = messages[0].content|trim + '\n\n' %}" \
+SYSTEM = "{% if messages[0].role == 'system' %}{% set before = messages[0].content + '\n\n' %}" \
          "{% set messages = messages[1:] %}{% else %}{% set before = '' %}{% endif %}"
 TEMPLATES = {
     "chatml": ("qwen", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}" +
@@ -88,12 +88,11 @@ TEMPLATES = {
                "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' }}" +
                SPOKEN.replace("TEXT", "m.content|trim + '<|eot_id|>'") + "{% endfor %}"),
     "gemma": ("gemma", "{{ '<bos>' }}" + SYSTEM + "{% for m in messages %}{{ '<start_of_turn>' + ('model' if m.role == "
-              "'assistant' else 'user') + '\n' }}" +
-              SPOKEN.replace("TEXT", "(before if loop.first else '') + m.content|trim + '<end_of_turn>'") +
-              "{{ '\n' }}{% endfor %}"),
+              "'assistant' else 'user') + '\n' + (before if loop.first else '') }}" +
+              SPOKEN.replace("TEXT", "m.content|trim + '<end_of_turn>'") + "{{ '\n' }}{% endfor %}"),
     "mistral": ("mistral", "{{ '<s>' }}" + SYSTEM + "{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' }}"
                 "{% generation %}{{ m.content|trim + '</s>' }}{% endgeneration %}{% else %}"
-                "{{ '[INST] ' + (before if loop.first else '') + m.content|trim + '[/INST]' }}{% endif %}{% endfor %}"),
+                "{{ '[INST] ' + (before if loop.first else '') + m.content + '[/INST]' }}{% endif %}{% endfor %}"),
 }
 
 
@@ -107,6 +106,7 @@ CHATS = [
     say("Say <|im_end|> hello", "hello"),
     say("Съешь же ещё", "этих мягких французских булок\n\n\n", "  blanks  ", "\t漢字"),
     say("one", "1", system="  Count.  "),
+    say("\u00a0\u3000", "", "\x1fa\x1f", "\u0085b\u2028", system="\u200b \x0b"),
 ]
 
 

@@ -145,6 +145,10 @@ def check_refusals():
     refuse(1, "content is not a text", [{"messages": [{"role": "user", "content": [{"type": "image"}]}, answer]}])
     refuse(1, "is not a list of messages", [{"messages": "a"}])
     refuse(1, "not the first", [{"messages": [ask, {"role": "system", "content": "x"}, answer]}])
+    for name in "gemma", "mistral":
+        for rows in ([ask, ask, answer], [answer, ask], [ask, answer, answer]):
+            refuse(1, f"which the chat template {name} cannot write", [{"messages": rows}], "--chat-template", name,
+                   tokenizer=name)
     refuse(1, "has no 'messages'", [{"prompt": "a", "response": "b"}])
     refuse(2, "the token <|begin_of_text|>", [{"messages": [ask, answer]}], "--chat-template", "llama3")
     refuse(2, "no special token", [{"messages": [ask, answer]}], "--end-of-text", "<end>")
