@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "federation/aggregate/fixed_point.h"
+#include "federation/coded_model.h"
 #include "federation/model_history.h"
 #include "federation/robust.h"
 
@@ -89,6 +90,7 @@ void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalM
                                  .rounds = federation->rounds,
                                  .durable = true};
     *model = (GlobalModel){0};
+    if (federation->model_codec != CODEC_NONE) global_model_keep_remainder(&coordinator->model);
     coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
     coordinator_fit_counted(coordinator);
     coordinator->directory = directory;
@@ -115,6 +117,7 @@ void coordinator_free(Coordinator *coordinator)
 {
     if (coordinator->federation) drop_updates(coordinator);
     sum_round_close(&coordinator->sum);
+    buffer_free(&coordinator->change);
     global_model_free(&coordinator->model);
     free(coordinator->sites);
     free(coordinator->model_path);
@@ -179,6 +182,21 @@ static double control_share(const Coordinator *coordinator, int64_t weight)
     return missing <= 0 || weight >= rows ? 1 : (double)weight / (double)rows;
 }
 
+/* The outer step on `count` elements from `first` on; with model_codec, what sites get of it. */
+static bool move_piece(Coordinator *coordinator, size_t first, const float *mean, size_t count, double share)
+{
+    const Federation *federation = coordinator->federation;
+    GlobalModel *model = &coordinator->model;
+    if (!model->remainder) return global_model_move(model, &federation->outer, first, mean, count, share);
+    float *old = memory_allocate(count * sizeof *old);
+    memcpy(old, model->values + first, count * sizeof *old);
+    bool finite = global_model_move(model, &federation->outer, first, mean, count, share);
+    finite &= coded_model_make(federation->model_codec, old, model->values + first, model->remainder + first, count,
+                               &coordinator->change);
+    free(old);
+    return finite;
+}
+
 /* Adds the mean update in pieces, which needs no buffer for all of it. Without any weight the mean is zero. False: the
  * model would not be finite. */
 static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
@@ -189,13 +207,14 @@ static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
     float *mean = memory_allocate(UPDATE_PIECE * sizeof *mean);
     double share = control_share(coordinator, weight);
     bool finite = true;
+    buffer_free(&coordinator->change);
     for (size_t at = 0; at < count; at += UPDATE_PIECE) {
         size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
         if (federation->robust)
             robust_combine(mean, sum, federation->robust, at, here);
         else if (weight > 0)
             fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
-        finite &= global_model_move(&coordinator->model, &federation->outer, part.first + at, mean, here, share);
+        finite &= move_piece(coordinator, part.first + at, mean, here, share);
     }
     free(mean);
     coordinator->model.round++;
@@ -523,6 +542,31 @@ static void give_model(Coordinator *coordinator, int site, const Request *reques
         put(coordinator, REPLY_MODEL, model->values + first, count * sizeof *model->values, reply);
 }
 
+/* A site that lags, is on another branch, or asks after a restart of this program, takes the model instead. */
+static void give_change(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
+{
+    const GlobalModel *model = &coordinator->model;
+    const Federation *federation = coordinator->federation;
+    if (!coordinator->durable) {
+        put(coordinator, REPLY_WAIT, NULL, 0, reply);
+        return;
+    }
+    Buffer told = {0};
+    FragmentRange part = {0};
+    bool known = coordinator->change.size && request->round + 1 == (uint64_t)model->round &&
+                 request->branch == (uint64_t)model->branch;
+    if (known) part = global_model_part(model, model->round - 1, (size_t)federation->fragments);
+    uint64_t first = request->size == 16 ? get_u64(request->payload) - part.first : UINT64_MAX;
+    uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
+    if (known &&
+        (count > MODEL_PIECE || !coded_model_put(federation->model_codec, model->values + part.first,
+                                                 part.end - part.first, &coordinator->change, first, count, &told)))
+        refuse_request(coordinator, site, "asked for elements that did not meet", reply);
+    else
+        put(coordinator, REPLY_CHANGE, told.bytes, told.size, reply);
+    buffer_free(&told);
+}
+
 /* Whether the message is of the site's start that takes part; else it is answered here. */
 static bool is_first_start(Coordinator *coordinator, int site, const Request *request, double now, Buffer *reply)
 {
@@ -569,6 +613,8 @@ static void answer_request(Coordinator *coordinator, int site, Request *request,
         answer_ask(coordinator, site, request, reply);
     else if (request->kind == REQUEST_MODEL)
         give_model(coordinator, site, request, reply);
+    else if (request->kind == REQUEST_CHANGE)
+        give_change(coordinator, site, request, reply);
     else
         take_answer(coordinator, site, request, now, reply);
 }

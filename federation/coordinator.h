@@ -70,6 +70,7 @@ typedef struct Coordinator {
     bool durable, said_waiting, said_no_room;
     int64_t rounds;        /* after how many it ends: the federation's, or fewer when none gets better */
     int64_t session_round; /* which round the session is of */
+    Buffer change;         /* of the last round, as coded_model_make made it; empty after a start, or without codec */
     bool holds;            /* what was learned of the last round's model is to be known before another one ends */
     /* Called whenever time may have brought something about; NULL: nobody looks. */
     void (*observe)(void *observer, double now);

@@ -198,7 +198,8 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
 
 void coordinator_report_traffic(const Coordinator *coordinator)
 {
-    static const char *const kinds[REQUEST_KINDS] = {"questions", NULL, "the model", "signs of life"};
+    static const char *const kinds[REQUEST_KINDS] = {"questions", NULL, "the model", "signs of life",
+                                                     "changes of the model"};
     static const char *const answers[] = {"offers: scale, public keys, metrics", "sealed shares", "updates",
                                           "shares that remove the masks", "nothing"};
     if (!coordinator->console) return;

@@ -94,6 +94,8 @@ static void print_rules(const Federation *federation, Buffer *text)
         buffer_print(text, "s\n");
     }
     if (federation->codec != CODEC_NONE) buffer_print(text, "codec: %s\n", codec_name(federation->codec));
+    if (federation->model_codec != CODEC_NONE)
+        buffer_print(text, "model_codec: %s\n", codec_name(federation->model_codec));
     if (federation->clip_update > 0) {
         print_number(text, "clip_update", federation->clip_update);
         buffer_print(text, "\n");

@@ -19,6 +19,7 @@
  *     fragments: 4                   # of the model, which meet in turn
  *     overlap: 10                    # steps of the next round that are made while one is met; or all
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
+ *     model_codec: q6                # of the model that sites take: of how it has changed in a round; none
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
  *     evaluate: {data: FILE, every: 1}        # what the coordinator measures the global model on, every so many rounds
@@ -104,6 +105,7 @@ typedef struct Federation {
     int64_t overlap;    /* steps that a site makes while a round is met; FEDERATION_OVERLAP_ALL until it is known; 0 */
     int64_t fragments;
     Codec codec;         /* of updates; CODEC_NONE where they are secure */
+    Codec model_codec;   /* of the model's change in a round (coded_model.h) */
     size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */
     double clip_update;  /* 0: none */
     FederationPrivacy privacy;

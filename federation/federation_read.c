@@ -199,6 +199,7 @@ enum {
     OVERLAP,
     FRAGMENTS,
     CODEC,
+    MODEL_CODEC,
     CLIP_UPDATE,
     DP,
     HIDE_METRICS,
@@ -271,13 +272,13 @@ static bool read_overlap(Reader *reader, YamlNode *node)
     return read_integer(reader, node, NULL, "overlap", MOST_COUNT, &reader->federation->overlap);
 }
 
-static bool read_codec(Reader *reader, YamlNode *node)
+static bool read_codec(Reader *reader, YamlNode *node, const char *name, Codec *codec)
 {
     const char *text;
     if (!node) return true;
-    if (!yaml_text(&reader->yaml, node, NULL, "codec", &text)) return false;
-    return codec_from_name(text, &reader->federation->codec) ||
-           yaml_error(&reader->yaml, node, NULL, "none, bf16, q8, q6, q4 or q3", "unknown codec '%s'", text);
+    if (!yaml_text(&reader->yaml, node, NULL, name, &text)) return false;
+    return codec_from_name(text, codec) ||
+           yaml_error(&reader->yaml, node, NULL, "none, bf16, q8, q6, q4 or q3", "unknown %s '%s'", name, text);
 }
 
 static bool read_robust(Reader *reader, YamlNode *node)
@@ -317,6 +318,7 @@ static bool check_control(Reader *reader, const YamlMember *members)
     } others[] = {{federation->fragments > 1, "fragments", "the variates are those of whole rounds of the whole model"},
                   {federation->overlap != 0, "overlap", "steps made during a meeting would use variates of two rounds"},
                   {federation->codec != CODEC_NONE, "codec", "what it leaves out would stay in the variates"},
+                  {federation->model_codec != CODEC_NONE, "model_codec", "the variates travel as they are"},
                   {federation->robust != ROBUST_NONE, "robust", "the variates sum up to zero only with means"},
                   {federation->clip_update > 0, "clip_update", "it bounds changes of the model, not of the variates"},
                   {federation->privacy.clip > 0, "dp", "it bounds changes of the model, not of the variates"}};
@@ -392,7 +394,8 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_seconds(reader, members[DEADLINE].value, "deadline", &federation->deadline_s);
     ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
     ok &= read_overlap(reader, members[OVERLAP].value);
-    ok &= read_codec(reader, members[CODEC].value);
+    ok &= read_codec(reader, members[CODEC].value, "codec", &federation->codec);
+    ok &= read_codec(reader, members[MODEL_CODEC].value, "model_codec", &federation->model_codec);
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
@@ -490,6 +493,7 @@ static bool read_all(Reader *reader)
                                    [OVERLAP] = {"overlap", false, NULL},
                                    [FRAGMENTS] = {"fragments", false, NULL},
                                    [CODEC] = {"codec", false, NULL},
+                                   [MODEL_CODEC] = {"model_codec", false, NULL},
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},
                                    [DP] = {"dp", false, NULL},
                                    [HIDE_METRICS] = {"hide_metrics", false, NULL},

@@ -9,13 +9,15 @@
 #include "base/input_files.h"
 #include "base/safetensors.h"
 
-/* What is kept of every parameter, before the names of its tensors: the outer optimiser's moments, control variates. */
-enum { CONTROL = 2, KEPT };
-static const char *const kept_prefixes[KEPT] = {"momentum/", "variance/", "control/"};
+/* What is kept of every parameter, before the names of its tensors: the outer optimiser's moments, control variates,
+ * what a codec left out. */
+enum { CONTROL = 2, REMAINDER, KEPT };
+static const char *const kept_prefixes[KEPT] = {"momentum/", "variance/", "control/", "remainder/"};
 
 static float *kept_of(const GlobalModel *model, int kept)
 {
-    return kept == CONTROL ? model->control : kept ? model->variance : model->momentum;
+    float *const all[KEPT] = {model->momentum, model->variance, model->control, model->remainder};
+    return all[kept];
 }
 
 /* -1: the name is of a parameter. */
@@ -58,6 +60,11 @@ void global_model_keep_control(GlobalModel *model, bool keep)
     model->control = keep ? values + model->elements : NULL;
 }
 
+void global_model_keep_remainder(GlobalModel *model)
+{
+    if (!model->remainder) model->remainder = memory_allocate(model->elements * sizeof *model->remainder);
+}
+
 size_t global_model_taken(const GlobalModel *model) { return (model->control ? 2 : 1) * model->elements; }
 
 void global_model_free(GlobalModel *model)
@@ -65,6 +72,7 @@ void global_model_free(GlobalModel *model)
     free(model->values);
     free(model->momentum);
     free(model->variance);
+    free(model->remainder);
     free(model->counted);
     arena_free(&model->arena);
     *model = (GlobalModel){0};
@@ -208,10 +216,11 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     Shape *shapes = arena_new_array(&arena, Shape, file.count);
     size_t count = 0;
     int found = 0;
-    bool has_control = false;
+    bool has_control = false, has_remainder = false;
     for (size_t i = 0; i < file.count; i++) {
         int kept = kept_named(file.tensors[i].name);
         has_control |= kept == CONTROL;
+        has_remainder |= kept == REMAINDER;
         if (kept < CONTROL && kept >= found) found = kept + 1;
         if (kept >= 0) continue;
         names[count] = arena_string(&arena, file.tensors[i].name);
@@ -219,6 +228,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     }
     global_model_open(model, identity, names, shapes, count, found < moments ? 0 : moments);
     global_model_keep_control(model, has_control);
+    if (has_remainder) global_model_keep_remainder(model);
     model->frozen = read_note(model, &file, "frozen");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");

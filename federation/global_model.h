@@ -1,6 +1,6 @@
-/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, control variates, and
- * which round comes next. On disk it is one safetensors file that is replaced whole: NAME, momentum/NAME, variance/NAME
- * and control/NAME, so that skycc export and predict take it as it is. */
+/* The model of a federation between rounds: what is trained, the outer optimiser's momentum, control variates, what a
+ * codec left out, and which round comes next. On disk it is one safetensors file that is replaced whole: NAME,
+ * momentum/NAME, variance/NAME, control/NAME and remainder/NAME, so that skycc export and predict take it as it is. */
 #ifndef FEDERATION_GLOBAL_MODEL_H
 #define FEDERATION_GLOBAL_MODEL_H
 
@@ -28,6 +28,7 @@ typedef struct GlobalModel {
     size_t *tensor_elements;             /* of each, for fragments */
     float *values, *momentum, *variance; /* malloc'ed; the moments are NULL where they are not kept */
     float *control;   /* SCAFFOLD's: as many elements, after `values` in one piece of memory; NULL: not kept */
+    float *remainder; /* malloc'ed: what model_codec left out of `values` (coded_model.h); NULL: not kept */
     int64_t *counted; /* malloc'ed: of every site, how many rounds there were when it last was in one; NULL: nobody
                                  needs to know */
     size_t counted_count;
@@ -45,11 +46,13 @@ void global_model_open(GlobalModel *model, Hash identity, const char *const *nam
 void global_model_free(GlobalModel *model);
 /* Keeps control variates from now on, zeros if there were none; or none. */
 void global_model_keep_control(GlobalModel *model, bool keep);
+/* Keeps what a codec leaves out from now on, zeros if there was nothing. */
+void global_model_keep_remainder(GlobalModel *model);
 /* How many elements sites take: of the values, and of the control variates. */
 size_t global_model_taken(const GlobalModel *model);
 
-/* The same, with the tensors, values, moments, control variates and round of a file. Of a file of round 0 moments may
- * be missing: they are zero then. Errors as those of global_model_read. Free the model in any case. */
+/* The same, with the tensors, values, moments, control variates, remainder and round of a file. Of a file of round 0
+ * moments may be missing: they are zero then. Errors as those of global_model_read. Free the model in any case. */
 bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics);
 
 /* Replaces the file at `path` or leaves it as it was: a full disk, or the end of the process at any point, loses

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 5};
+static const unsigned char mark[] = {'S', 'K', 'Y', 'F', 6};
 enum { VERSION_AT = sizeof mark - 1 };
 
 static void put_mark(unsigned char *head, int kind, SumPhase phase)

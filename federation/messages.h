@@ -1,23 +1,25 @@
 /* What crosses between a site and the coordinator: requests by the site and to each a reply, in order. Numbers are
  * little-endian.
  *
- *   request   "SKYF", u8 5, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 branch,
+ *   request   "SKYF", u8 6, u8 kind, u8 phase, u8 0, 16 bytes federation, 16 bytes session, u64 round, u64 branch,
  *             u64 place, u64 amended, payload
- *   reply     "SKYF", u8 5, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
+ *   reply     "SKYF", u8 6, u8 kind, u8 phase, u8 0, 16 bytes session, u64 round, u64 branch, u64 rounds, payload
  *
  * The place says where the site runs (site_starts.h). Requests: ask (no payload; u8 1: the site does not take the
  * round's model; u8 2 and text: the options with which it trains; u8 4 and text: why it has ended; the session that the
  * site is in, so that one that was started again is known by it), answer (of a phase of aggregate/sum_messages.h; an
  * offer has the site's metrics in front, an update is as many answers as it has pieces, update_pieces.h), model (u64
- * first element, u64 count), alive (while the site trains). Replies: wait (to a question or a sign of life: u64 how
- * many rounds there were when the site last was in one, u8 1 if it is not drawn for this one, text which other sites
- * are absent and why); tell (answer this phase; payload what it takes, of updates with u64 how many pieces are there in
- * front); taken; refused (payload why, text); model (payload float32); twice (the site runs elsewhere too; u8 1: and
- * goes on there, 0: which is still to be learned). The round of a reply is the coordinator's: a site that lags has
- * missed a round, and takes the model. So does one that knows another branch: how often the coordinator went back to an
- * earlier round. `rounds` is after how many the federation ends. `amended` is how many amendments the site has taken; a
- * site that lacks one is told it (amend; payload its text) whatever it asks, and asks again once it has taken it. Until
- * it does, it says with a question (u8 3) that it withholds its consent, and rounds do not wait for it. */
+ * first element, u64 count), alive (while the site trains), change (as for the model: how these elements changed in the
+ * request's round). Replies: wait (to a question or a sign of life: u64 how many rounds there were when the site last
+ * was in one, u8 1 if it is not drawn for this one, text which other sites are absent and why); tell (answer this
+ * phase; payload what it takes, of updates with u64 how many pieces are there in front); taken; refused (payload why,
+ * text); model (payload float32); change (payload coded_model.h; empty: not known, so ask for the model); twice (the
+ * site runs elsewhere too; u8 1: and goes on there, 0: which is still to be learned). The round of a reply is the
+ * coordinator's: a site that lags has missed a round, and takes the model. So does one that knows another branch: how
+ * often the coordinator went back to an earlier round. `rounds` is after how many the federation ends. `amended` is how
+ * many amendments the site has taken; a site that lacks one is told it (amend; payload its text) whatever it asks, and
+ * asks again once it has taken it. Until it does, it says with a question (u8 3) that it withholds its consent, and
+ * rounds do not wait for it. */
 #ifndef FEDERATION_MESSAGES_H
 #define FEDERATION_MESSAGES_H
 
@@ -28,7 +30,14 @@
 #include "base/hash.h"
 #include "federation/aggregate/sum_round.h"
 
-typedef enum RequestKind { REQUEST_ASK, REQUEST_ANSWER, REQUEST_MODEL, REQUEST_ALIVE, REQUEST_KINDS } RequestKind;
+typedef enum RequestKind {
+    REQUEST_ASK,
+    REQUEST_ANSWER,
+    REQUEST_MODEL,
+    REQUEST_ALIVE,
+    REQUEST_CHANGE,
+    REQUEST_KINDS
+} RequestKind;
 typedef enum ReplyKind {
     REPLY_WAIT,
     REPLY_TELL,
@@ -37,6 +46,7 @@ typedef enum ReplyKind {
     REPLY_MODEL,
     REPLY_TWICE,
     REPLY_AMEND,
+    REPLY_CHANGE,
     REPLY_KINDS
 } ReplyKind;
 

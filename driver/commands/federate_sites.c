@@ -64,13 +64,14 @@ bool federate_write_common(Federate *federate, const char *directory, int site, 
 bool federate_finish_site(Federate *federate, int site, const char *directory, Diagnostics *diagnostics)
 {
     GlobalModel *model = &federate->start.model;
-    float *momentum = model->momentum, *variance = model->variance;
+    float *momentum = model->momentum, *variance = model->variance, *remainder = model->remainder;
     unlink(arena_format(&federate->arena, "%s/" DIRECTORY_LIST,
-                        directory));          /* the list of the whole directory names its files too */
-    model->momentum = model->variance = NULL; /* the coordinator's */
+                        directory)); /* the list of the whole directory names its files too */
+    model->momentum = model->variance = model->remainder = NULL; /* the coordinator's */
     bool ok = federate_write_common(federate, directory, site, "start.safetensors", diagnostics);
     model->momentum = momentum;
     model->variance = variance;
+    model->remainder = remainder;
     return ok && link_beside("member", arena_format(&federate->arena, "%s/member", directory),
                              &(LinkOptions){.runtime = ""}, diagnostics);
 }

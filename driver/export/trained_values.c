@@ -162,7 +162,7 @@ static size_t count_branches(const TrainedValues *values)
             const char *name = values->files[i].tensors[t].name;
             bool is_value = strncmp(name, "adam.", 5) != 0 && strncmp(name, "momentum/", 9) != 0 &&
                             strncmp(name, "variance/", 9) != 0 && strncmp(name, "control/", 8) != 0 &&
-                            strncmp(name, "grad/", 5) != 0;
+                            strncmp(name, "remainder/", 10) != 0 && strncmp(name, "grad/", 5) != 0;
             count += is_value && strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
         }
     return count;

@@ -200,6 +200,7 @@ static void copy_tensors(GlobalModel *to, const GlobalModel *from)
     if (from->momentum) to->momentum = memory_allocate(to->elements * sizeof *to->momentum);
     if (from->variance) to->variance = memory_allocate(to->elements * sizeof *to->variance);
     global_model_keep_control(to, from->control != NULL);
+    if (from->remainder) global_model_keep_remainder(to);
     for (size_t i = 0; i < to->tensor_count; i++) {
         const GlobalTensor *tensor = &to->tensors[i], *found = find_tensor(from, tensor->name);
         size_t bytes = tensor->elements * sizeof *to->values;
@@ -207,6 +208,7 @@ static void copy_tensors(GlobalModel *to, const GlobalModel *from)
         if (from->momentum) memcpy(to->momentum + tensor->first, from->momentum + found->first, bytes);
         if (from->variance) memcpy(to->variance + tensor->first, from->variance + found->first, bytes);
         if (from->control) memcpy(to->control + tensor->first, from->control + found->first, bytes);
+        if (from->remainder) memcpy(to->remainder + tensor->first, from->remainder + found->first, bytes);
     }
 }
 

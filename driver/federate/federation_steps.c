@@ -45,6 +45,7 @@ MeetingRules federation_meeting_rules(const Federation *federation, int64_t elem
                           .coordinator_Bps = federation->coordinator_Bps,
                           .costs = meeting_costs_default};
     rules.costs.word_bytes[0] = (double)codec_row_bytes(federation->codec, CODEC_TILE) / CODEC_TILE;
+    rules.costs.word_bytes[1] = (double)codec_row_bytes(federation->model_codec, CODEC_TILE) / CODEC_TILE;
     rules.met = federation->control_variates ? 2 : 1;
     return rules;
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "federation/coded_model.h"
 #include "federation/messages.h"
 #include "federation/update_pieces.h"
 
@@ -24,6 +25,12 @@ static double fragment_values(const MeetingRules *rules)
 /* As 32-bit words, the form in which they are added up. */
 static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_values(rules); }
 
+/* In which the model comes, whatever its codec. */
+static double pieces_down(const MeetingRules *rules)
+{
+    return ceil(fragment_bytes(rules) / (double)rules->costs.piece_bytes);
+}
+
 int64_t meeting_bytes_up(const MeetingRules *rules)
 {
     int64_t pieces = (int64_t)update_pieces((size_t)fragment_values(rules), UPDATE_PIECE);
@@ -41,8 +48,9 @@ int64_t meeting_bytes_up(const MeetingRules *rules)
 int64_t meeting_bytes_down(const MeetingRules *rules)
 {
     int64_t values = (int64_t)ceil(fragment_values(rules) * rules->costs.word_bytes[1]);
-    int64_t pieces = (values + rules->costs.piece_bytes - 1) / rules->costs.piece_bytes;
-    int64_t bytes = values + (pieces + 2) * REPLY_HEAD + UPDATE_PIECE_HEAD + (int64_t)sum_roster_bytes(rules->members);
+    int64_t pieces = (int64_t)pieces_down(rules), hashes = rules->costs.word_bytes[1] < 4 ? pieces : 0;
+    int64_t bytes = values + (pieces + 2) * REPLY_HEAD + hashes * CODED_MODEL_HEAD + UPDATE_PIECE_HEAD +
+                    (int64_t)sum_roster_bytes(rules->members);
     if (rules->members < 2) return 0;
     if (rules->secure) bytes += 2 * REPLY_HEAD + (int64_t)sum_delivery_bytes(rules->members) + rules->members;
     return bytes;
@@ -76,9 +84,8 @@ double meeting_own_s(const MeetingRules *rules, const Replica *replica)
     if (rules->members < 2) return 0;
     double masks = rules->secure ? rules->members * costs->mask_s : 0;
     int64_t up = meeting_bytes_up(rules), down = meeting_bytes_down(rules);
-    double pieces = ceil(fragment_values(rules) * costs->word_bytes[1] / (double)costs->piece_bytes);
     return meeting_stop_s(rules) + fragment_bytes(rules) * (costs->update_s + masks) + transfer_s(rules, replica, up) +
-           transfer_s(rules, replica, down) + 2 * pieces * replica->latency_s + replica->gather_s;
+           transfer_s(rules, replica, down) + 2 * pieces_down(rules) * replica->latency_s + replica->gather_s;
 }
 
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas)

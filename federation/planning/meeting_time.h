@@ -33,7 +33,7 @@ typedef struct MeetingCosts {
     int round_trips;      /* of a phase: an answer, a question, and the pause between two questions */
     int plain_phases;     /* offers and updates */
     int secure_phases;    /* and shares before, reveals after them */
-    int64_t piece_bytes;  /* the model comes down in pieces that are asked for one by one */
+    int64_t piece_bytes;  /* the model comes down in pieces of so much float32 that are asked for one by one */
     double word_bytes[2]; /* a value up, and down */
 } MeetingCosts;
 

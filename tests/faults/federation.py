@@ -41,17 +41,17 @@ class Form:
 WAITING = [
     Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss"),
     Form("sampled", 6, FOUR, "sample: 3"),
-    Form("amended", 6, FOUR, "sample: 3", amended=3),
+    Form("amended", 6, FOUR, "sample: 3", "model_codec: q6", amended=3),
     Form("controlled", 6, FOUR, "sample: 3", "control_variates: true", amended=3),
-    Form("private", 6, THREE, "dp: {clip: 1, noise: 1}"),
+    Form("private", 6, THREE, "dp: {clip: 1, noise: 1}", "model_codec: q8"),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
-    Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "fragments: 2"),
+    Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "model_codec: q6", "fragments: 2"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
-    Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4")
+    Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4", "model_codec: q4")
 ]
 BACK = Form("gone back", 8, FOUR, "keep: 3", "control_variates: true",
             "evaluate: {data: paris.safetensors, every: 2}", amended=3)
-LEAVING = [Form("secure, not waiting", 8, FOUR, "round_timeout: 3s"),
+LEAVING = [Form("secure, not waiting", 8, FOUR, "round_timeout: 3s", "model_codec: q6"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
 
@@ -309,7 +309,8 @@ class FederationTrial:
                 f"the model is of round {self.rounds_made()}, the log has {len(rounds)} rounds, there are "
                 f"{self.form.rounds}"
             )
-        values = {name: value for name, value in tensors(model).items() if not name.startswith("momentum/")}
+        values = {name: value for name, value in tensors(model).items()
+                  if not name.startswith(("momentum/", "remainder/"))}
         for name in self.form.lasting:
             if tensors(f"{self.folder}/at-{name}/global.safetensors") != values:
                 raise Wrong(f"{name} has another model than the coordinator")

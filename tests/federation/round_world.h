@@ -45,6 +45,7 @@ typedef struct World {
 } World;
 
 extern size_t piece_of_updates; /* elements */
+extern Codec codec_of_models;
 
 void start(World *world, int sites, bool secure, OuterKind outer, int64_t rounds, int64_t fragments);
 void stop(World *world);
@@ -53,9 +54,11 @@ bool exchange(void *context, const Buffer *request, Buffer *reply);
 void begin_meeting(Site *site, int64_t round);
 /* One step of a site that is there, which begins the next round when one is over. */
 void step(Site *site);
+/* The coordinator ends without a word, and begins again with what is on disk. */
+void restart(World *world);
 void run(World *world, uint64_t seed);
 float *final_values(World *world);
-/* What the model must be, in double precision; in[r][s]: site s was in round r. */
+/* What the model must be, with what a codec has left out, in double precision; in[r][s]: site s was in round r. */
 void expect_model(World *world, bool in[][MOST]);
 void all_in(bool in[][MOST], int rounds);
 /* To the phase of updates, and of site 1 two pieces; then its connection is cut. */

@@ -1,9 +1,11 @@
 /* Rounds of a federation in one process, without connections: sites and the coordinator come and go, messages are lost,
  * sent again and made up, disks are full, and the model is what it should be. */
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 
 #include "base/random.h"
+#include "federation/coded_model.h"
 #include "tests/federation/round_world.h"
 
 static World world;
@@ -37,6 +39,7 @@ static void a_coordinator_that_is_killed_anywhere_resumes(void **state)
 {
     (void)state;
     float expected[ELEMENTS];
+    codec_of_models = CODEC_Q4; /* what that leaves out is the same, too */
     start(&world, 3, true, OUTER_NESTEROV, 2, 1);
     run(&world, 5);
     memcpy(expected, final_values(&world), sizeof expected);
@@ -50,6 +53,7 @@ static void a_coordinator_that_is_killed_anywhere_resumes(void **state)
         assert_memory_equal(final_values(&world), expected, sizeof expected);
         stop(&world);
     }
+    codec_of_models = CODEC_NONE;
 }
 
 /* Which sites each round had, by the log. */
@@ -255,6 +259,128 @@ static void a_round_that_begins_anew_waits_for_nobody_again(void **state)
     stop(&world);
 }
 
+/* ---- The model in a codec ---- */
+
+/* A site's question for `count` elements from `first` on; false: the change is not known. */
+static bool ask_change(int64_t round, int64_t branch, size_t first, size_t count, Buffer *bytes, Reply *reply)
+{
+    unsigned char range[16];
+    put_u64(range, first);
+    put_u64(range + 8, count);
+    Request request = {.kind = REQUEST_CHANGE,
+                       .federation = world.federation.compiled.identity,
+                       .round = (uint64_t)round,
+                       .branch = (uint64_t)branch,
+                       .payload = range,
+                       .size = sizeof range};
+    Buffer question = {0};
+    buffer_free(bytes);
+    request_put(&question, &request);
+    assert_true(exchange(&world.sites[0], &question, bytes));
+    assert_true(reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size));
+    buffer_free(&question);
+    return reply->kind == REPLY_CHANGE && reply->size > 0;
+}
+
+/* `model`, of the round before, becomes that of the coordinator; whether all of it came as a change. */
+static bool follow_change(float *model, int64_t *bytes_sent)
+{
+    const Coordinator *coordinator = &world.coordinator;
+    int64_t round = coordinator->model.round - 1;
+    FragmentRange part = global_model_part(&coordinator->model, round, (size_t)world.federation.fragments);
+    bool ok = true;
+    for (size_t at = part.first, count; at < part.end && ok; at += count) {
+        Buffer bytes = {0};
+        Reply reply;
+        count = part.end - at < CODEC_TILE ? part.end - at : CODEC_TILE;
+        ok = ask_change(round, coordinator->model.branch, at, count, &bytes, &reply);
+        if (ok)
+            assert_int_equal(CHANGE_TAKEN, coded_model_take(world.federation.model_codec, model + at, model + at, count,
+                                                            reply.payload, reply.size));
+        *bytes_sent += (int64_t)reply.size;
+        buffer_free(&bytes);
+    }
+    return ok;
+}
+
+/* In every codec, with masks and without: the bits of a site that follows changes are the coordinator's, which are the
+ * same where it is started again in between, and nothing is lost for good. */
+static void sites_that_follow_coded_changes_have_the_coordinators_bits(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 5 };
+    bool in[ROUNDS][MOST];
+    all_in(in, ROUNDS);
+    for (codec_of_models = CODEC_BF16; codec_of_models < CODEC_COUNT; codec_of_models++) {
+        float calm[ELEMENTS];
+        int64_t fragments = codec_of_models == CODEC_Q4 ? 2 : 1;
+        for (int restarts = 0; restarts < 2; restarts++) {
+            float model[ELEMENTS], largest = 0;
+            int64_t sent = 0, all = 0;
+            start(&world, 3, codec_of_models % 2, OUTER_NESTEROV, ROUNDS, fragments);
+            memcpy(model, final_values(&world), sizeof model);
+            for (int64_t round = 1; round <= ROUNDS; round++) {
+                FragmentRange part = global_model_part(&world.coordinator.model, round - 1, (size_t)fragments);
+                until_round(round);
+                bool forgets = restarts && round % 2; /* how it came to its model */
+                if (forgets) restart(&world);
+                assert_true(follow_change(model, &sent) == !forgets);
+                if (forgets) memcpy(model, final_values(&world), sizeof model);
+                assert_memory_equal(model, final_values(&world), sizeof model);
+                all += (int64_t)(part.end - part.first);
+            }
+            expect_model(&world, in);
+            for (size_t i = 0; i < ELEMENTS; i++) largest = fmaxf(largest, fabsf(world.coordinator.model.remainder[i]));
+            assert_true(largest > 1e-6f && largest < 0.1f); /* something is left, of the size of one round's error */
+            if (!restarts) assert_true(sent < 4 * all);
+            if (restarts) assert_memory_equal(model, calm, sizeof calm);
+            memcpy(calm, model, sizeof calm);
+            stop(&world);
+        }
+    }
+    codec_of_models = CODEC_NONE;
+}
+
+static void a_change_is_for_sites_that_have_the_model_before_it(void **state)
+{
+    (void)state;
+    float model[ELEMENTS];
+    Buffer bytes = {0};
+    Reply reply;
+    codec_of_models = CODEC_Q6;
+    start(&world, 3, true, OUTER_AVERAGE, 4, 1);
+    assert_false(ask_change(0, 0, 0, 64, &bytes, &reply)); /* nothing has changed yet */
+    assert_int_equal(reply.kind, REPLY_CHANGE);
+    until_round(2);
+    assert_false(ask_change(0, 0, 0, 64, &bytes, &reply)); /* it lags */
+    assert_false(ask_change(1, 1, 0, 64, &bytes, &reply)); /* another branch */
+    assert_false(ask_change(2, 0, 0, 64, &bytes, &reply));
+    assert_int_equal(reply.kind, REPLY_CHANGE);
+    assert_int_equal(reply.round, 2);
+    const size_t odd[][2] = {{1, 64}, {0, 63}, {64, 27}, {128, 1}, {0, 0}, {0, SIZE_MAX}, {SIZE_MAX - 63, 64}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_false(ask_change(1, 0, odd[i][0], odd[i][1], &bytes, &reply));
+        assert_int_equal(reply.kind, REPLY_REFUSED);
+    }
+    memcpy(model, final_values(&world), sizeof model);
+    until_round(3);
+    assert_true(ask_change(2, 0, 64, 26, &bytes, &reply));
+    unsigned char *sent = (unsigned char *)bytes.bytes + REPLY_HEAD;
+    float other[ELEMENTS];
+    memcpy(other, model, sizeof model);
+    other[70] += 1e-6f;
+    assert_int_equal(CHANGE_OF_ANOTHER_START, coded_model_take(CODEC_Q6, other + 64, other, 26, sent, reply.size));
+    assert_int_equal(CHANGE_INVALID, coded_model_take(CODEC_Q6, model + 64, other, 26, sent, reply.size - 1));
+    assert_int_equal(CHANGE_INVALID, coded_model_take(CODEC_Q8, model + 64, other, 26, sent, reply.size));
+    assert_int_equal(CHANGE_TAKEN, coded_model_take(CODEC_Q6, model + 64, other, 26, sent, reply.size));
+    assert_memory_equal(other, final_values(&world) + 64, 26 * sizeof *other);
+    memcpy(sent + CODED_MODEL_HEAD, "\xff\x7f", 2); /* a scale that is no number */
+    assert_int_equal(CHANGE_INVALID, coded_model_take(CODEC_Q6, model + 64, other, 26, sent, reply.size));
+    buffer_free(&bytes);
+    stop(&world);
+    codec_of_models = CODEC_NONE;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +392,8 @@ int main(void)
         TEST(a_site_that_is_gone_costs_its_timeout_once),
         TEST(a_round_that_begins_anew_waits_for_nobody_again),
         TEST(a_full_disk_holds_the_round_up_and_loses_nothing),
+        TEST(sites_that_follow_coded_changes_have_the_coordinators_bits),
+        TEST(a_change_is_for_sites_that_have_the_model_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static void send_one(Coordinator *coordinator, int site, unsigned how, const uin
     Reply read;
     bool has_head = how & 0x80;
     if (has_head) {
-        Request request = {.kind = (how >> 2 & 3) % REQUEST_KINDS,
+        Request request = {.kind = (how >> 2 & 7) % REQUEST_KINDS,
                            .phase = (how >> 4 & 7) % (SUM_DONE + 1),
                            .federation = coordinator->federation->compiled.identity,
                            .round = (uint64_t)coordinator->model.round,
@@ -51,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                              .least = size % 2 ? 3 : 1,
                              .fragments = 2,
                              .codec = size % 4 ? CODEC_NONE : CODEC_Q4, /* none with masks */
+                             .model_codec = CODEC_Q6,
                              .round_timeout_s = 5,
                              .compiled = {.identity = {1, 2}, .site = -1}};
     Diagnostics diagnostics = {0};

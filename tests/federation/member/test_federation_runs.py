@@ -538,10 +538,26 @@ def check_amendments():
     serving.process.wait()
 
 
+def check_coded_model(folder, said, rounds):
+    """Every site has the coordinator's bits, which came as changes in q6: 50 bytes for 64 values."""
+    model = {name: tensor for name, tensor in safetensors_files.read(f"{folder}/coordinator/model.safetensors").items()
+             if "/" not in name}
+    for name in SITES:
+        there = parameters(f"{folder}-{name}")
+        require(all(np.array_equal(there[key], model[key]) for key in model), f"{name} has the coordinator's model")
+    tiles = (sum(tensor.size for tensor in model.values()) + 63) // 64
+    messages, _, sent = map(int, re.search(r"changes of the model +(\d+) +(\d+) +(\d+)", said).groups())
+    head, hashes = 48, 16
+    require(messages >= len(SITES) * rounds and sent == messages * (head + hashes + 50 * tiles),
+            f"{messages} changes of {tiles} tiles take {sent} bytes")
+    require(re.search(r"^the model ", said, re.M) is None, f"nothing went down as float32: {said}")
+
+
 def check_two_places():
     """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused. Updates
-    are coded and carry what sites measure, by which the best round is known."""
-    federate("twice", "rounds: 2", "aggregate: plain", "codec: q4", "keep_best: loss")
+    are coded and carry what sites measure, by which the best round is known. The model is coded, too, and is that of
+    the coordinator at every site."""
+    federate("twice", "rounds: 2", "aggregate: plain", "codec: q4", "model_codec: q6", "keep_best: loss")
     head = coordinator("twice")
     rows = ["--eval-data", "oslo.safetensors"]
     first = site("twice", "paris", *rows)
@@ -559,6 +575,7 @@ def check_two_places():
     require("site 'paris' runs in two places" in head.said(), head.said())
     require(first.starts == 1, f"the first start stays: {first.said()}")
     require(len(rounds_in("twice.csv")) == 2, "and all rounds are made")
+    check_coded_model("twice", head.said(), 2)
     with open("twice/coordinator/evaluations.csv", encoding="utf-8") as file:
         losses = [float(line.split(",")[1]) for line in file.read().split("\n")[1:-1]]
     with open("twice-oslo/evaluations.csv", encoding="utf-8") as file:
