@@ -29,4 +29,4 @@ found=$(files -name '*.[ch]' | xargs -0 clang-format-14 --dry-run -Werror 2>&1) 
 }
 # What is compiled into the build folder is generated. --quiet still counts suppressed warnings on standard error.
 grep -o '"file": "[^"]*"' "$build/compile_commands.json" | cut -d'"' -f4 | grep -v "^$build/" | sort -u |
-    xargs -P "$(nproc)" -n 8 clang-tidy-14 --quiet -p "$build" 2>/dev/null
+    xargs -P "$(nproc)" -n 40 clang-tidy-14 --quiet -p "$build" 2>/dev/null

@@ -177,9 +177,9 @@ static void test_expectations(void **state)
 int check_rounds(int rounds)
 {
     int part = getenv("SKYCC_TEST_ALL") ? 1
-               : ADDRESS_SANITIZER      ? 30
-               : emulated               ? 15
-                                        : 5,
+               : ADDRESS_SANITIZER      ? 60
+               : emulated               ? 30
+                                        : 10,
         share = (rounds + part - 1) / part;
     if (share < rounds) printf("%d of %d random cases\n", share, rounds);
     return share;
