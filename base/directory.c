@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/input_files.h"
+#include "base/outputs.h"
 #include "base/pending.h"
 
 static const char list_head[] = "skycc output/1\n";
@@ -391,17 +392,28 @@ static bool move_into_place(OutputDirectory *directory, const char *name, Diagno
     return replace_former(directory, name, diagnostics);
 }
 
-bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
+static bool place_directory(const char *path, char *temporary, bool keep_others, Diagnostics *diagnostics)
 {
-    char *name = without_trailing_slashes(directory->path);
+    OutputDirectory directory = {path, keep_others, temporary};
+    char *name = without_trailing_slashes(path);
     pending_hold(); /* an interrupt must not take what is being moved for something unfinished */
-    bool ok = file_inputs_unchanged(diagnostics) && write_list(directory->temporary, diagnostics) &&
-              move_into_place(directory, name, diagnostics);
+    bool ok = file_inputs_unchanged(diagnostics) && move_into_place(&directory, name, diagnostics);
     if (ok) sync_parent(name);
-    directory_abandon(directory);
+    directory_abandon(&directory);
     pending_release();
     free(name);
     return ok;
+}
+
+bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
+{
+    OutputDirectory done = *directory;
+    if (!write_list(done.temporary, diagnostics)) {
+        directory_abandon(directory);
+        return false;
+    }
+    *directory = (OutputDirectory){0};
+    return outputs_place(place_directory, done.path, done.temporary, done.keep_others, diagnostics);
 }
 
 char *directory_place(const OutputDirectory *directory, const char *path)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/input_files.h"
+#include "base/outputs.h"
 #include "base/pending.h"
 
 char *file_program_directory(void)
@@ -311,27 +312,38 @@ void file_abandon(OutputFile *file)
     *file = (OutputFile){0};
 }
 
+static bool place_file(const char *path, char *temporary, bool keep_others, Diagnostics *diagnostics)
+{
+    (void)keep_others;
+    bool ok = file_inputs_unchanged(diagnostics) &&
+              input_files_spare(path, diagnostics) && /* it may have been read since it was created */
+              (rename(temporary, path) == 0 || file_error(diagnostics, path, "cannot rename into place"));
+    if (ok)
+        sync_parent(path);
+    else
+        unlink(temporary);
+    pending_drop(temporary);
+    return ok;
+}
+
 bool file_commit(OutputFile *file, Diagnostics *diagnostics)
 {
     if (file->stream == stdout)
         return ((fflush(file->stream) == 0 && !ferror(file->stream)) ||
                 file_error(diagnostics, "standard output", "cannot write")) &&
                file_inputs_unchanged(diagnostics);
-    bool written =
+    bool ok =
         fflush(file->stream) == 0 && !ferror(file->stream) && (!file->temporary || fsync(fileno(file->stream)) == 0);
     int saved = errno;
-    if (fclose(file->stream) != 0 && written) saved = errno, written = false;
+    if (fclose(file->stream) != 0 && ok) saved = errno, ok = false;
     file->stream = NULL;
     errno = saved;
-    bool ok = (written || file_error(diagnostics, file->path, "cannot write")) && file_inputs_unchanged(diagnostics);
-    if (!file->temporary) return ok;
-    ok = ok && input_files_spare(file->path, diagnostics) && /* it may have been read since it was created */
-         (rename(file->temporary, file->path) == 0 || file_error(diagnostics, file->path, "cannot rename into place"));
+    ok = ok || file_error(diagnostics, file->path, "cannot write");
+    if (!file->temporary) return ok && file_inputs_unchanged(diagnostics);
     if (ok)
-        sync_parent(file->path);
+        ok = outputs_place(place_file, file->path, file->temporary, false, diagnostics);
     else
-        unlink(file->temporary);
-    pending_drop(file->temporary);
+        file_abandon(file);
     *file = (OutputFile){0};
     return ok;
 }

@@ -131,6 +131,18 @@ void pending_drop(char *temporary)
     free(temporary);
 }
 
+bool pending_holds(const char *path)
+{
+    bool found = false;
+    pthread_mutex_lock(&pending_lock);
+    for (size_t i = 0; i < pending_count && !found; i++) {
+        size_t length = strlen(pending[i].name);
+        found = strncmp(path, pending[i].name, length) == 0 && path[length] == '/';
+    }
+    pthread_mutex_unlock(&pending_lock);
+    return found;
+}
+
 void pending_hold(void) { pthread_mutex_lock(&pending_lock); }
 
 void pending_release(void) { pthread_mutex_unlock(&pending_lock); }

@@ -2,6 +2,8 @@
 #ifndef BASE_PENDING_H
 #define BASE_PENDING_H
 
+#include <stdbool.h>
+
 /* A temporary name is the final name, this mark, the process and a number. */
 #define PENDING_MARK ".partial-"
 
@@ -13,6 +15,8 @@ typedef int CreateEntry(const char *path);
  * this user left there under temporary names of `path`. */
 char *pending_create(const char *path, CreateEntry *create, int *descriptor);
 void pending_drop(char *temporary); /* frees the name */
+/* Whether the path is in a directory that still has a temporary name. */
+bool pending_holds(const char *path);
 
 /* Between these calls no other thread makes, drops or removes a temporary name. */
 void pending_hold(void);

@@ -267,21 +267,19 @@ static void check_names(SafeTensorsWriter *writer)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) bug("two tensors are named '%s'", sorted[i]->name);
 }
 
-bool safetensors_write_uncommitted(SafeTensorsWriter *writer, OutputFile *file, const char *path,
-                                   Diagnostics *diagnostics)
+bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics)
 {
     check_names(writer);
     const SafeTensor **order = order_by_alignment(writer);
     Buffer header = {0};
+    OutputFile file;
     print_header(&header, writer, order);
-    bool ok = file_create(file, path, diagnostics);
+    bool ok = file_create(&file, path, diagnostics);
     if (ok) {
-        bool written = fwrite(header.bytes, 1, header.size, file->stream) == header.size;
+        bool written = fwrite(header.bytes, 1, header.size, file.stream) == header.size;
         for (size_t i = 0; i < writer->count && written; i++)
-            if (order[i]->bytes) written = fwrite(order[i]->data, 1, order[i]->bytes, file->stream) == order[i]->bytes;
-        written &= file->stream == stdout || fflush(file->stream) == 0;
-        ok = written || file->stream == stdout || file_error(diagnostics, path, "cannot write");
-        if (!ok) file_abandon(file);
+            if (order[i]->bytes) written = fwrite(order[i]->data, 1, order[i]->bytes, file.stream) == order[i]->bytes;
+        ok = file_commit(&file, diagnostics);
     }
     buffer_free(&header);
     buffer_free(&writer->metadata);
@@ -289,10 +287,4 @@ bool safetensors_write_uncommitted(SafeTensorsWriter *writer, OutputFile *file, 
     arena_free(&writer->arena);
     free(writer);
     return ok;
-}
-
-bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics)
-{
-    OutputFile file;
-    return safetensors_write_uncommitted(writer, &file, path, diagnostics) && file_commit(&file, diagnostics);
 }

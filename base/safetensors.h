@@ -43,8 +43,5 @@ void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType d
  * order they were added in, except that wider element types come first, so that every tensor is aligned; the header is
  * padded so that the data starts at a multiple of 64 bytes. */
 bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics);
-/* The same without file_commit, for several files that appear together; all bytes have left the process. */
-bool safetensors_write_uncommitted(SafeTensorsWriter *writer, OutputFile *file, const char *path,
-                                   Diagnostics *diagnostics);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/directory.h"
+#include "base/outputs.h"
 #include "base/owned_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
@@ -223,10 +224,12 @@ static bool finish_directory(Compilation *compilation, Diagnostics *diagnostics)
 {
     const PlannedModel *planned = &compilation->planned;
     OutputDirectory *directory = &compilation->directory;
-    return (emits(compilation) || launch_files_make(&compilation->pipeline, &planned->plan, &planned->cluster,
-                                                    directory->temporary, diagnostics)) &&
-           write_reports(compilation, diagnostics) && write_depfile(compilation, diagnostics) &&
-           directory_commit(directory, diagnostics);
+    outputs_hold();
+    bool ok = (emits(compilation) || launch_files_make(&compilation->pipeline, &planned->plan, &planned->cluster,
+                                                       directory->temporary, diagnostics)) &&
+              write_reports(compilation, diagnostics) && write_depfile(compilation, diagnostics) &&
+              directory_commit(directory, diagnostics);
+    return outputs_release(ok, diagnostics);
 }
 
 /* In order. `--emit NAME` stops after the phase of that name and prints its output. */

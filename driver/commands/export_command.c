@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/outputs.h"
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
 #include "driver/export/merging_difference.h"
@@ -38,29 +39,24 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
     return ok;
 }
 
-static bool write_gguf(OutputFile *file, const Options *options, FindTrained *find, void *context,
-                       Diagnostics *diagnostics)
+static bool write_gguf(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
 {
     GgufExport gguf = {.output = options->gguf,
-                       .file = file,
                        .source = options->source,
                        .q8 = options->gguf_type && strcmp(options->gguf_type, "q8_0") == 0};
     return gguf_export(options->model, &gguf, find, context, diagnostics);
 }
 
-/* `low_rank` NULL: there is no adapter. GGUF, which refuses most, is written first and gets its name last. */
+/* All or none. `low_rank` NULL: there is no adapter. GGUF, which refuses most, comes first. */
 static bool write_models(const Options *options, MergedWeights *low_rank, FindTrained *find, void *context,
                          Diagnostics *diagnostics)
 {
-    OutputFile gguf;
-    if (options->gguf && !write_gguf(&gguf, options, find, context, diagnostics)) return false;
-    bool ok = (!options->adapter || !low_rank || peft_adapter_write(low_rank, options->adapter, diagnostics)) &&
+    outputs_hold();
+    bool ok = (!options->gguf || write_gguf(options, find, context, diagnostics)) &&
+              (!options->adapter || !low_rank || peft_adapter_write(low_rank, options->adapter, diagnostics)) &&
               (!options->output || export_onnx(options->model, options->output, find, context, diagnostics)) &&
               (!options->folder || write_folder(options, find, context, diagnostics));
-    if (!options->gguf) return ok;
-    if (ok) return file_commit(&gguf, diagnostics);
-    file_abandon(&gguf);
-    return false;
+    return outputs_release(ok, diagnostics);
 }
 
 /* ---- Low-rank branches ---- */

@@ -407,7 +407,7 @@ static bool write_gguf(void *context, OnnxModel *model, Diagnostics *diagnostics
                              : tokenizer_folder(model->path, onnx_model_property(model, PROPERTY_FOLDER), &job.arena);
     if (ok) add_metadata(&job);
     ok = ok && gguf_add_tokenizer(&job.file, source, model->path, &job.config, diagnostics) &&
-         gguf_write(&job.file, job.wanted->file, job.wanted->output, diagnostics);
+         gguf_write(&job.file, job.wanted->output, diagnostics);
     gguf_free(&job.file);
     string_map_free(&job.names);
     config_free(&job.config);

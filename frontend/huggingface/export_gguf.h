@@ -3,12 +3,10 @@
 #ifndef FRONTEND_HUGGINGFACE_EXPORT_GGUF_H
 #define FRONTEND_HUGGINGFACE_EXPORT_GGUF_H
 
-#include "base/file.h"
 #include "frontend/onnx/export.h"
 
 typedef struct GgufExport {
     const char *output;
-    OutputFile *file;   /* receives what was written, for the caller to commit or abandon */
     const char *source; /* where the tokenizer's files are; NULL: the folder that the model names */
     bool q8;            /* matrices as Q8_0, where rows are multiples of 32, instead of f16 */
 } GgufExport;

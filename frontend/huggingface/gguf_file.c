@@ -171,22 +171,24 @@ static void append_tensors(const GgufFile *file, Buffer *header)
     buffer_align(header, GGUF_ALIGNMENT);
 }
 
-bool gguf_write(const GgufFile *file, OutputFile *output, const char *path, Diagnostics *diagnostics)
+bool gguf_write(const GgufFile *file, const char *path, Diagnostics *diagnostics)
 {
+    OutputFile output;
     Buffer header = {0};
-    if (!file_create(output, path, diagnostics)) return false;
+    if (!file_create(&output, path, diagnostics)) return false;
     buffer_append(&header, "GGUF", 4);
     append_u32(&header, GGUF_VERSION);
     append_u64(&header, file->count);
     append_u64(&header, file->pair_count);
     buffer_append(&header, file->pairs.bytes, file->pairs.size);
     append_tensors(file, &header);
-    fwrite(header.bytes, 1, header.size, output->stream);
+    fwrite(header.bytes, 1, header.size, output.stream);
     buffer_free(&header);
     bool ok = true;
-    for (size_t i = 0; ok && i < file->count; i++) ok = write_tensor(&file->tensors[i], output->stream, diagnostics);
-    if (!ok) file_abandon(output);
-    return ok;
+    for (size_t i = 0; ok && i < file->count; i++) ok = write_tensor(&file->tensors[i], output.stream, diagnostics);
+    if (ok) return file_commit(&output, diagnostics);
+    file_abandon(&output);
+    return false;
 }
 
 void gguf_free(GgufFile *file)

@@ -7,7 +7,6 @@
 #include "base/buffer.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"
-#include "base/file.h"
 
 typedef enum GgufType { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q8_0 = 8 } GgufType;
 
@@ -40,8 +39,8 @@ void gguf_reals(GgufFile *file, const char *key, const float *values, size_t cou
 /* Names, shapes and contexts must live until the file is written. */
 void gguf_add(GgufFile *file, const GgufTensor *tensor);
 
-/* Writes all of `output`, which the caller commits. Reports elements that the type of their tensor cannot hold. */
-bool gguf_write(const GgufFile *file, OutputFile *output, const char *path, Diagnostics *diagnostics);
+/* Reports elements that the type of their tensor cannot hold. */
+bool gguf_write(const GgufFile *file, const char *path, Diagnostics *diagnostics);
 void gguf_free(GgufFile *file);
 
 #endif

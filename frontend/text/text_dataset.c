@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/outputs.h"
 #include "base/text.h"
 #include "frontend/text/cells.h"
 #include "frontend/text/dataset_job.h"
@@ -502,8 +503,7 @@ static void add_texts(const Job *job, const uint32_t *rows, size_t count, Arena 
     safetensors_writer_add(writer, "texts", DTYPE_U8, &(Shape){1, {(int64_t)size}}, bytes);
 }
 
-static bool write_file(const Job *job, const uint32_t *rows, size_t count, OutputFile *file, const char *output,
-                       Diagnostics *diagnostics)
+static bool write_file(const Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
     Arena copies = {0};
@@ -521,7 +521,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, Outpu
     if (job->labels.vectors) safetensors_writer_metadata(writer, LABELS_VECTORS, "true");
     examples_write(&job->examples, rows, count, &copies, writer);
     if (job->text_end_count) add_texts(job, rows, count, &copies, writer);
-    bool ok = safetensors_write_uncommitted(writer, file, output, diagnostics);
+    bool ok = safetensors_write(writer, output, diagnostics);
     arena_free(&copies);
     return ok;
 }
@@ -537,13 +537,12 @@ char *dataset_holdout_path(const char *output)
 }
 
 /* The rows that are not held out. */
-static bool write_others(Job *job, const uint32_t *rows, size_t count, OutputFile *file, const char *output,
-                         Diagnostics *diagnostics)
+static bool write_others(Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
 {
-    if (!job->options->balance) return write_file(job, rows, count, file, output, diagnostics);
+    if (!job->options->balance) return write_file(job, rows, count, output, diagnostics);
     size_t balanced;
     uint32_t *list = examples_balance(&job->examples, rows, count, job->options->seed, &balanced);
-    bool ok = write_file(job, list, balanced, file, output, diagnostics);
+    bool ok = write_file(job, list, balanced, output, diagnostics);
     job->summary->repeated = balanced - count;
     free(list);
     return ok;
@@ -569,12 +568,10 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
     uint32_t *order = memory_allocate(examples * sizeof *order);
     size_t count = examples_split(&job->examples, (size_t)held, job->options->stratified, job->options->seed, order);
     char *path = dataset_holdout_path(output);
-    OutputFile held_out = {0}, others = {0}; /* both or none: of two splits, rows would be in both */
-    bool ok = (!count || write_file(job, order, count, &held_out, path, diagnostics)) &&
-              write_others(job, order + count, examples - count, &others, output, diagnostics) &&
-              file_commit(&others, diagnostics);
-    if (ok && count) ok = file_commit(&held_out, diagnostics);
-    if (!ok) file_abandon(&held_out);
+    outputs_hold(); /* of two splits, rows would be in both */
+    bool ok = (!count || write_file(job, order, count, path, diagnostics)) &&
+              write_others(job, order + count, examples - count, output, diagnostics);
+    ok = outputs_release(ok, diagnostics);
     free(path);
     job->summary->held_out = count;
     free(order);

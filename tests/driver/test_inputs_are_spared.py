@@ -261,6 +261,8 @@ def collide():
         result = subprocess.run([skycc, "compile", *model, "-o", "new", *more], capture_output=True, text=True)
         require(result.returncode == 2 and "would replace" in result.stderr, more, result.returncode, result.stderr)
         require(not os.path.exists("new") and not os.path.exists("same"), more, "leaves something")
+    run(skycc, "compile", *model, "-o", "new", "--report", "new.html", "--depfile", "absent/new.d", code=1)
+    require(not os.path.exists("new") and not os.path.exists("new.html"), "a compilation that failed leaves something")
     before = {name: content(f"job/{name}") for name in os.listdir("job")}
     os.symlink("job/plan.json", "to-plan")
     train = ("job/train", "--data", "d.safetensors", "--steps", "1", "--quiet", "--checkpoint", "later")
@@ -303,6 +305,17 @@ def exports():
         require(result.returncode != 0, place, result.stderr)
     require({name: content(f"lower/step-00000001/{name}") for name in os.listdir("lower/step-00000001")} == state,
             "the checkpoint is replaced")
+    # Whichever of the outputs cannot be made, none is there: m.onnx becomes no folder, and the others are taken.
+    os.mkdir("taken")
+    os.mkdir("taken/mine")
+    for one, other in (("--folder", "none"), ("--adapter", "taken"), ("-o", "taken")):
+        before = sorted(os.listdir("."))
+        outputs = {"--adapter": "a", "-o": "t.onnx", one: other}
+        run(skycc, "export", "m.onnx", "lower", *(word for pair in outputs.items() for word in pair), code=1)
+        require(sorted(os.listdir(".")) == before, one, "leaves", set(os.listdir(".")) - set(before))
+    run(skycc, "export", "m.onnx", "lower", "--adapter", "a", "-o", "t.onnx")
+    require(os.path.exists("a/adapter_config.json") and os.path.exists("t.onnx"), "outputs are missing")
+    require(not any(".partial-" in name for name in (*os.listdir("."), *os.listdir("a"))), "something is unfinished")
 
 
 def federations():
