@@ -174,17 +174,22 @@ YamlNode *yaml_item(const YamlFile *file, YamlNode *sequence, size_t index)
     return node_of(file, sequence->data.sequence.items.start[index]);
 }
 
-bool yaml_text(const YamlFile *file, YamlNode *node, const char *object, const char *what, const char **text)
+bool yaml_any_text(const YamlFile *file, YamlNode *node, const char *object, const char *what, const char **text)
 {
     if (node->type != YAML_SCALAR_NODE)
         return yaml_error(file, node, object, NULL, "%s must be a plain value, not %s", what, kind_name(node));
-    const char *value = (const char *)node->data.scalar.value;
+    *text = (const char *)node->data.scalar.value;
     size_t length = node->data.scalar.length;
     if (length == 0) return yaml_error(file, node, object, NULL, "%s is empty", what);
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)value[i] < 0x20 || value[i] == 0x7f)
+    return strlen(*text) == length || yaml_error(file, node, object, NULL, "%s contains a control character", what);
+}
+
+bool yaml_text(const YamlFile *file, YamlNode *node, const char *object, const char *what, const char **text)
+{
+    if (!yaml_any_text(file, node, object, what, text)) return false;
+    for (const char *c = *text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return yaml_error(file, node, object, NULL, "%s contains a control character", what);
-    *text = value;
     return true;
 }
 

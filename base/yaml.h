@@ -46,6 +46,8 @@ YamlNode *yaml_item(const YamlFile *file, YamlNode *sequence, size_t index);
 /* Scalars; `what` names the value in messages ("threads"). The text is non-empty, without control characters, and lives
  * as long as the file. */
 bool yaml_text(const YamlFile *file, YamlNode *node, const char *object, const char *what, const char **text);
+/* The same with control characters, which names of files and columns may have. */
+bool yaml_any_text(const YamlFile *file, YamlNode *node, const char *object, const char *what, const char **text);
 /* A whole number from `least` to `most`. */
 bool yaml_integer(const YamlFile *file, YamlNode *node, const char *object, const char *what, int64_t least,
                   int64_t most, int64_t *value);

@@ -120,8 +120,8 @@ static bool check_inputs(Finetuning *finetuning, Diagnostics *diagnostics)
     static const SettingKey keys[] = {SETTING_MODEL, SETTING_TABLES,  SETTING_EVAL,
                                       SETTING_TEST,  SETTING_CLUSTER, SETTING_TOKENIZER};
     for (size_t i = 0; run && ok && i < sizeof keys / sizeof *keys; i++)
-        for (const char *at = finetuning->settings.of[keys[i]].value; ok && at && *at; at += *at == '\n') {
-            size_t length = strcspn(at, "\n");
+        for (const char *at = finetuning->settings.of[keys[i]].value; ok && at && *at; at += *at == *LIST_SEPARATOR) {
+            size_t length = strcspn(at, LIST_SEPARATOR);
             const char *path = arena_string_n(&finetuning->settings.arena, at, length);
             if (lies_in(path, run))
                 ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(finetuning->run),
@@ -372,16 +372,29 @@ static bool compare_seeds(Finetuning *finetuning, const char *file, Diagnostics 
 
 /* ---- The whole ---- */
 
+static void print_shell_line(const char *command, const char *folder, const char *rest)
+{
+    Buffer line = {0}, path = {0};
+    buffer_print(&path, "%s%s", folder, rest);
+    buffer_print(&line, "%s", command);
+    text_append_word(&line, buffer_text(&path));
+    printf("%s\n", buffer_text(&line));
+    buffer_free(&path);
+    buffer_free(&line);
+}
+
 static void print_script(Finetuning *finetuning)
 {
-    const char *run = finetuning->run, *cluster = finetune_this_machine(&finetuning->settings);
+    const char *cluster = finetune_this_machine(&finetuning->settings);
     settings_print(&finetuning->settings, "# ", stdout);
-    printf("mkdir -p %s/data\n", run);
-    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/')
-        printf("echo '%.*s' >%s/cluster.yaml\n", (int)strcspn(cluster, "\n"), cluster, run);
+    print_shell_line("mkdir -p ", finetuning->run, "/data");
+    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/') {
+        printf("echo '%.*s' >", (int)strcspn(cluster, "\n"), cluster);
+        print_shell_line("", finetuning->run, "/cluster.yaml");
+    }
     for (int64_t s = 0; s < finetuning->seeds; s++) {
         list_commands(finetuning, s);
-        if (finetuning->seeds > 1) printf("mkdir -p %s\n", finetuning->part);
+        if (finetuning->seeds > 1) print_shell_line("mkdir -p ", finetuning->part, "");
         for (int i = 0; i < finetuning->commands.count; i++)
             if (!s || strcmp(finetuning->commands.items[i].words[0], "tokenize") != 0)
                 single_command_print(&finetuning->commands.items[i], stdout);
@@ -490,7 +503,7 @@ static void print_next(const Finetuning *finetuning)
         return;
     }
     text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", finetuning->run,
-               texts->value && strchr(texts->value, '\n') ? " --text2 \"...\"" : "");
+               texts->value && strchr(texts->value, *LIST_SEPARATOR) ? " --text2 \"...\"" : "");
 }
 
 /* With the report to look at. The port is tried before an earlier run is replaced. */

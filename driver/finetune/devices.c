@@ -29,8 +29,9 @@ static const char *other_hosts(Settings *settings, const Cluster *cluster)
     gethostname(own, sizeof own - 1);
     for (int d = 0; d < cluster->device_count; d++) {
         const char *host = cluster->devices[d].host;
-        if (strcmp(host, "localhost") == 0 || strcmp(host, own) == 0 || text_has_part(list, host, "\n")) continue;
-        list = arena_format(&settings->arena, "%s%s%s", list, *list ? "\n" : "", host);
+        if (strcmp(host, "localhost") == 0 || strcmp(host, own) == 0 || text_has_part(list, host, LIST_SEPARATOR))
+            continue;
+        list = arena_format(&settings->arena, "%s%s%s", list, *list ? LIST_SEPARATOR : "", host);
     }
     return list;
 }

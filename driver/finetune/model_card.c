@@ -48,8 +48,8 @@ static bool print_table(Buffer *text, const char *what, const char *path, Diagno
 static bool print_data(Buffer *text, Settings *settings, Diagnostics *diagnostics)
 {
     buffer_print(text, "\n## Data\n\n| set | file | bytes | SHA-256 |\n|---|---|---|---|\n");
-    char *rest = (char *)settings_joined(settings, SETTING_TABLES, '\n');
-    for (char *table; rest && (table = strsep(&rest, "\n"));)
+    char *rest = (char *)settings_joined(settings, SETTING_TABLES, *LIST_SEPARATOR);
+    for (char *table; rest && (table = strsep(&rest, LIST_SEPARATOR));)
         if (!print_table(text, "training", table, diagnostics)) return false;
     const char *evaluation = settings->of[SETTING_EVAL].value, *test = settings->of[SETTING_TEST].value;
     return (!evaluation || print_table(text, "evaluation", evaluation, diagnostics)) &&

@@ -50,7 +50,8 @@ const char *settings_path(Settings *settings, const char *path)
 const char *settings_list(Settings *settings, const char *const *items, size_t count)
 {
     const char *text = "";
-    for (size_t i = 0; i < count; i++) text = arena_format(&settings->arena, "%s%s%s", text, i ? "\n" : "", items[i]);
+    for (size_t i = 0; i < count; i++)
+        text = arena_format(&settings->arena, "%s%s%s", text, i ? LIST_SEPARATOR : "", items[i]);
     return text;
 }
 
@@ -58,7 +59,7 @@ const char *settings_joined(Settings *settings, SettingKey key, char separator)
 {
     if (!settings->of[key].value) return NULL;
     char *copy = arena_string(&settings->arena, settings->of[key].value);
-    for (char *at = copy; (at = strchr(at, '\n')); at++) *at = separator;
+    for (char *at = copy; (at = strchr(at, *LIST_SEPARATOR)); at++) *at = separator;
     return copy;
 }
 
@@ -86,8 +87,8 @@ void settings_print(const Settings *settings, const char *prefix, FILE *stream)
         Buffer line = {0};
         text_format(&line, "%s%-13s", prefix, keys[key].word);
         const char *value = setting->value;
-        for (size_t length; *value; value += length + (value[length] == '\n')) {
-            length = strcspn(value, "\n");
+        for (size_t length; *value; value += length + (value[length] == *LIST_SEPARATOR)) {
+            length = strcspn(value, LIST_SEPARATOR);
             buffer_print(&line, value == setting->value ? " " : ", ");
             text_append(&line, value, length);
         }
@@ -110,12 +111,12 @@ bool settings_write(const Settings *settings, const char *run, Diagnostics *diag
         buffer_print(&text, "%s: ", keys[key].word);
         if (keys[key].is_list) json_open(&json, NULL, '[');
         for (const char *item = setting->value; *item;) {
-            size_t length = strcspn(item, "\n");
+            size_t length = strcspn(item, LIST_SEPARATOR);
             char *copy = strndup(item, length);
             if (!copy) memory_exhausted();
             json_add_string(&json, NULL, copy);
             free(copy);
-            item += length + (item[length] == '\n');
+            item += length + (item[length] == *LIST_SEPARATOR);
         }
         if (keys[key].is_list) json_close(&json, ']');
         if (setting->reason) text_format(&text, "   # %s", setting->reason);
@@ -175,7 +176,7 @@ static bool read_value(Settings *settings, const YamlFile *file, SettingKey key,
 {
     const char *text;
     if (!keys[key].is_list) {
-        if (!yaml_text(file, node, NULL, keys[key].word, &text)) return false;
+        if (!yaml_any_text(file, node, NULL, keys[key].word, &text)) return false;
         settings_set(settings, key, text, NULL);
         return true;
     }
@@ -183,8 +184,8 @@ static bool read_value(Settings *settings, const YamlFile *file, SettingKey key,
     Buffer list = {0};
     bool ok = yaml_sequence(file, node, keys[key].word, &count);
     for (size_t i = 0; ok && i < count; i++) {
-        ok = yaml_text(file, yaml_item(file, node, i), NULL, keys[key].word, &text);
-        if (ok) buffer_print(&list, "%s%s", i ? "\n" : "", text);
+        ok = yaml_any_text(file, yaml_item(file, node, i), NULL, keys[key].word, &text);
+        if (ok) buffer_print(&list, "%s%s", i ? LIST_SEPARATOR : "", text);
     }
     if (ok) settings_set(settings, key, buffer_text(&list), NULL);
     buffer_free(&list);

@@ -82,6 +82,8 @@ void settings_set(Settings *settings, SettingKey key, const char *value, const c
     __attribute__((format(printf, 4, 5)));
 /* The whole path of a file, or `path` where there is none; in the settings' arena. */
 const char *settings_path(Settings *settings, const char *path);
+/* Between the items of a list: names of files and columns may hold anything that people type, newlines too. */
+#define LIST_SEPARATOR "\x1f"
 /* The value of a list. */
 const char *settings_list(Settings *settings, const char *const *items, size_t count);
 /* The value as it is written in settings.yaml, and in an option: items with commas between. */

@@ -63,8 +63,8 @@ static void add_setting(SingleCommand *command, const Listing *listing, const ch
 /* --NAME ITEM for each. */
 static void add_each(SingleCommand *command, const Listing *listing, const char *option, SettingKey key)
 {
-    char *rest = (char *)settings_joined(listing->settings, key, '\n');
-    for (char *item; rest && (item = strsep(&rest, "\n"));) add(option, item);
+    char *rest = (char *)settings_joined(listing->settings, key, *LIST_SEPARATOR);
+    for (char *item; rest && (item = strsep(&rest, LIST_SEPARATOR));) add(option, item);
 }
 
 /* Of a folder, or of an encoder that was imported without a head. */
@@ -89,7 +89,7 @@ static bool is_task(const Listing *listing, const char *task)
 static bool has_one_label(const Listing *listing)
 {
     const char *label = value(listing, SETTING_LABEL);
-    return label && !strchr(label, '\n');
+    return label && !strchr(label, *LIST_SEPARATOR);
 }
 
 static void tokenize(SingleCommand *command, const Listing *listing, const char *output)
@@ -128,8 +128,8 @@ static void tokenize_sets(const Listing *listing)
     tokenize(command, listing, file(listing, TRAIN));
     add_setting(command, listing, NULL, SETTING_HOLDOUT);
     if (value(listing, SETTING_HOLDOUT) && is_task(listing, "classes")) add("--stratified");
-    char *rest = (char *)settings_joined(listing->settings, SETTING_TABLES, '\n');
-    for (char *table; (table = strsep(&rest, "\n"));) add(table);
+    char *rest = (char *)settings_joined(listing->settings, SETTING_TABLES, *LIST_SEPARATOR);
+    for (char *table; (table = strsep(&rest, LIST_SEPARATOR));) add(table);
     const struct {
         SettingKey key;
         const char *name;

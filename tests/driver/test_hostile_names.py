@@ -6,6 +6,7 @@ newline but those of the format, no C1, no bidirectional control, nothing that i
 
 FOLDERS is tests/data/huggingface.
 """
+import csv
 import json
 import os
 import shutil
@@ -232,6 +233,12 @@ def texts():
          "t.safetensors", "--max-length", "8", mentions="three")
     call("tokenize", "--vocab", "folder/vocab.txt", "--text", EVIL, "--label", "label", "labels.tsv", "-o",
          "t.safetensors")
+    odd = EVIL.replace("/", "")
+    rows = [[f"w{5 + i}", f"{i % 2}{EVIL}"] for i in range(20)]
+    with open(f"table{odd}.csv", "w", newline="") as file:
+        csv.writer(file).writerows([[f"text{EVIL}", f"label{EVIL}"], *rows])
+    call("finetune", "folder", f"table{odd}.csv", "--text", f"text{EVIL}", "--label", f"label{EVIL}", "-o", f"run{odd}",
+         "--seeds", "2", "--dry-run")
     config["model_type"] = EVIL
     with open("folder/config.json", "w") as file:
         json.dump(config, file)

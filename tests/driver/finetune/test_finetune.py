@@ -324,7 +324,10 @@ def check_mistakes():
 
 
 def check_lora():
-    text = finetune("model", "reviews.csv", "-o", "lora", "--lora", "r=4,alpha=8", *TRAIN)
+    with open("reviews.csv", newline="") as file:  # names with newlines, which spreadsheets write
+        _, *rows = csv.reader(file)
+    write_table("two\nlines.csv", ["id", "re\nview", "ki\tnd"], rows)
+    text = finetune("model", "two\nlines.csv", "-o", "lora", "--lora", "r=4,alpha=8", "--text", "re\nview", *TRAIN)
     with open("lora/adapter/adapter_config.json") as file:
         targets = json.load(file)["target_modules"]
     require("every matrix of every block" in text and len(targets) >= 6, "branches are at", targets)
