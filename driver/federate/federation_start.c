@@ -6,6 +6,7 @@
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_load.h"
 #include "driver/compile/recipe.h"
+#include "graph/analysis/parameter_values.h"
 #include "runtime/storage/parameters.h"
 
 typedef struct Making {
@@ -20,18 +21,20 @@ typedef struct Making {
     Arena arena;
 } Making;
 
-static const void *data_of(const Making *making, uint32_t parameter)
+/* The parameter with the model's values; NULL: they are drawn, or there are none. */
+static const Value *own_value(const Making *making, uint32_t parameter)
 {
     ValueId id = making->code.parameter_values[parameter];
+    const Value *value = graph_value(&making->planned.model.graph, id);
     bool own = !making->init.drawn || is_low_rank(&making->planned.model, id);
-    return own ? graph_value(&making->planned.model.graph, id)->data : NULL;
+    return own && parameter_has_values(value) ? value : NULL;
 }
 
 static bool check_parameter(const Making *making, uint32_t number, const char *path, Diagnostics *diagnostics)
 {
     const SkyParameter *parameter = &making->code.stage.parameters[number];
     Place place = {.file = path, .object = parameter->value.name};
-    if (data_of(making, number)) return true;
+    if (own_value(making, number)) return true;
     if (!making->init.drawn)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "draw initial values with --init normal:0.02",
                                  "the model has no value for this parameter");
@@ -62,9 +65,9 @@ static const char *frozen_names(const Making *making, Arena *arena)
 static void fill(Making *making, uint32_t number, float *values, size_t count)
 {
     const SkyParameter *parameter = &making->code.stage.parameters[number];
-    const void *data = data_of(making, number);
-    if (data)
-        memcpy(values, data, count * sizeof *values);
+    const Value *value = own_value(making, number);
+    if (value)
+        parameter_copy_values(value, values);
     else
         parameter_draw(parameter->value.name, making->seed, parameter->initial_mean, parameter->initial_deviation,
                        values, count);
@@ -110,6 +113,15 @@ static Hash hash_model(const GlobalModel *model, const FederationCompiled *compi
     return hash_extend(hash, model->values, model->elements * sizeof *model->values);
 }
 
+/* Of the values in the form in which programs have them, as weights.c checks them. */
+static void set_check(const Value *value, SkyParameter *parameter)
+{
+    void *bytes = value->data ? NULL : memory_allocate(parameter->value.bytes);
+    if (bytes) parameter_copy_values(value, bytes);
+    parameter->initial_check = hash_bytes(bytes ? bytes : value->data, parameter->value.bytes).low;
+    free(bytes);
+}
+
 /* As stage_programs.c does it for the programs of every site. */
 static const char *describe_recipe(Making *making)
 {
@@ -119,8 +131,7 @@ static const char *describe_recipe(Making *making)
     program->clip = making->clip;
     program->seed = making->seed;
     for (uint32_t p = 0; p < making->code.stage.parameter_count; p++)
-        if (data_of(making, p))
-            parameters[p].initial_check = hash_bytes(data_of(making, p), parameters[p].value.bytes).low;
+        if (own_value(making, p)) set_check(own_value(making, p), &parameters[p]);
     recipe_describe(program, &making->arena, &making->planned.model, making->init);
     recipe_describe_weights(program, &making->arena, &making->code, 1);
     return arena_format(&making->federation->arena, "%s %s", program->recipe_hash, program->weights_hash);

@@ -39,6 +39,7 @@ static void know_sites(WireSiteFile *known, const Federation *federation)
 bool server_open(Server *server, Coordinator *coordinator, const WireKeys *keys, const char *address,
                  Diagnostics *diagnostics)
 {
+    wire_sockets_allow_many();
     *server = (Server){.context = zmq_ctx_new(), .coordinator = coordinator};
     WireSiteFile *known = server->known = memory_allocate(sizeof *known);
     known->site = -1; /* the coordinator is not a site */

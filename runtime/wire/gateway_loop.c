@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,15 +18,6 @@ static uint64_t draw_incarnation(void)
     while (number == 0)
         if (getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
     return number;
-}
-
-/* Strangers hold a connection each until their time is over; what is left must do for the sites. */
-static void allow_many_connections(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* Fewer would end the gateway later, and with it the run. Other sites and strangers need more. */
@@ -54,7 +44,7 @@ WireGateway *wire_gateway_open(const WireGatewayOptions *options, Diagnostics *d
                           options->keys->public_key, own->key);
         return NULL;
     }
-    allow_many_connections();
+    wire_sockets_allow_many();
     if (!has_descriptors(file, diagnostics)) return NULL;
     WireGateway *gateway = memory_allocate(sizeof *gateway);
     gateway->options = *options;

@@ -1,6 +1,7 @@
 #include "runtime/wire/sockets.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     HEARTBEAT_MS = 2000,
@@ -16,6 +17,14 @@ void wire_socket_option(void *socket, int option, int value)
 {
     if (zmq_setsockopt(socket, option, &value, sizeof value) != 0)
         bug("option %d of a socket: %s", option, zmq_strerror(zmq_errno()));
+}
+
+void wire_sockets_allow_many(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void *wire_socket(void *context, int type)

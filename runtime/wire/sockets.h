@@ -10,6 +10,10 @@
 #include "runtime/wire/keys.h"
 #include "runtime/wire/peer.h"
 
+/* Raises the process's limit of open files: strangers hold a connection each until their time is over, and what is left
+ * must do for the sites. Processes that listen call it first. */
+void wire_sockets_allow_many(void);
+
 /* A socket of ZMQ_... `type` that queues without limit what it sends, and is closed without waiting. */
 void *wire_socket(void *context, int type);
 /* NULL, and see zmq_errno(), where descriptors have run out: the one above ends the process then. */

@@ -6,10 +6,12 @@ moved with it.
     test_copied_folders.py SKYCC SOURCE
 """
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "common"))
 from checks import failed, require, run  # noqa: E402
@@ -31,13 +33,20 @@ def links(folder):
             if os.path.islink(os.path.join(where, name))]
 
 
+def most_files(process):
+    """The limit of open files, and so of connections."""
+    with open(f"/proc/{process}/limits", encoding="utf-8") as limits:
+        return next(line.split()[3] for line in limits if line.startswith("Max open files"))
+
+
 def check_federation(folder):
     """The site's folder alone, and the coordinator's, without the model, by another user where the test may become
     one."""
     scene = Scene(SKYCC, f"{folder}/made/nano.onnx", f"{folder}/made", {"paris": (2, 4)}, 2)
     shutil.copy(NANO, f"{folder}/made/nano.onnx")
     scene.write_rows()
-    made = scene.federate("run", "rounds: 1", "aggregate: plain", "outer: {optimizer: average}")
+    made = scene.federate("run", "rounds: 1", "aggregate: plain", "outer: {optimizer: average}",
+                          options=["--freeze", "*encoder*", "--frozen-weights", "int8"])
     require(made.returncode == 0, "federate:", made.stdout)
     require(not links(f"{folder}/made/run"), "links in", links(f"{folder}/made/run"))
     there = f"{folder}/elsewhere/deeper"
@@ -57,9 +66,13 @@ def check_federation(folder):
     os.close(unread)  # as after `skycc coordinate | head -1`: the round is made all the same
     with open(f"{folder}/coordinator.out", "w", encoding="utf-8") as log:
         coordinator = subprocess.Popen([SKYCC, "coordinate", "coordinator"], cwd=there, stdout=output, stderr=log,
+                                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 1000)),
                                        **other)
     os.close(output)
     try:
+        end = time.monotonic() + 20
+        while (limit := most_files(coordinator.pid)) == "64" and time.monotonic() < end:
+            time.sleep(0.02)
         run("paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "kept", *TRAINING, cwd=there,
             stdin=subprocess.DEVNULL, timeout=120, env={**os.environ, "HOME": there}, **other)
     finally:
@@ -70,6 +83,7 @@ def check_federation(folder):
     with open(f"{folder}/coordinator.out", encoding="utf-8") as log:
         said = log.read()
     require(coordinator.returncode == 0, "the coordinator ends with", coordinator.returncode, said)
+    require(limit == "1000", "strangers may take all connections of", limit)
     require("went on without it" in said, "the coordinator does not say that its output is lost:", said)
 
 
