@@ -46,16 +46,44 @@ static void decode_bf16(const uint8_t *bytes, int64_t columns, float *row)
 
 /* ---- Tiles ---- */
 
-/* H64 without its factor. Every step replaces channels a and b, a < b, by a + b and a - b. */
+/* H64 without its factor: six steps, of which the one with distance d = 1, 2, 4 ... 32 replaces channels a and a + d by
+ * their sum and difference. Here channels move so that a step always takes neighbours, in loops that vectorise: after
+ * six moves each is in its place again. */
 static void rotate(float tile[CODEC_TILE])
 {
-    for (int distance = 1; distance < CODEC_TILE; distance *= 2)
-        for (int i = 0; i < CODEC_TILE; i++) {
-            if (i & distance) continue;
-            float low = tile[i], high = tile[i + distance];
-            tile[i] = low + high;
-            tile[i + distance] = low - high;
-        }
+    enum { HALF = CODEC_TILE / 2 };
+    float moved[CODEC_TILE];
+    for (int distance = 1; distance < CODEC_TILE; distance *= 4) {
+        for (int i = 0; i < HALF; i++) moved[i] = tile[2 * i] + tile[2 * i + 1];
+        for (int i = 0; i < HALF; i++) moved[i + HALF] = tile[2 * i] - tile[2 * i + 1];
+        for (int i = 0; i < HALF; i++) tile[i] = moved[2 * i] + moved[2 * i + 1];
+        for (int i = 0; i < HALF; i++) tile[i + HALF] = moved[2 * i] - moved[2 * i + 1];
+    }
+}
+
+/* Bit j of byte i becomes bit i of byte j (Warren, "Hacker's Delight", 7-3). */
+static uint64_t transpose_bits(uint64_t x)
+{
+    uint64_t t = (x ^ x >> 7) & 0x00aa00aa00aa00aa;
+    x ^= t ^ t << 7;
+    t = (x ^ x >> 14) & 0x0000cccc0000cccc;
+    x ^= t ^ t << 14;
+    t = (x ^ x >> 28) & 0x00000000f0f0f0f0;
+    return x ^ t ^ t << 28;
+}
+
+/* Eight channels' codes, a byte each, as bits of the words, and back. */
+static void write_codes(uint64_t codes, int bits, uint8_t *words)
+{
+    codes = transpose_bits(codes);
+    for (int bit = 0; bit < bits; bit++) words[8 * bit] = (uint8_t)(codes >> 8 * bit);
+}
+
+static uint64_t read_codes(const uint8_t *words, int bits)
+{
+    uint64_t codes = 0;
+    for (int bit = 0; bit < bits; bit++) codes |= (uint64_t)words[8 * bit] << 8 * bit;
+    return transpose_bits(codes);
 }
 
 /* The bits of the bf16 that scales a tile whose largest |x'| has these. */
@@ -67,6 +95,7 @@ static uint32_t scale_of(uint32_t largest)
 
 static void encode_tile(Codec codec, float tile[CODEC_TILE], CodecRounding rounding, int64_t channel, uint8_t *bytes)
 {
+    int levels = codec_levels(codec), bits = codec_bits(codec);
     uint32_t largest = 0;
     rotate(tile);
     for (int i = 0; i < CODEC_TILE; i++) {
@@ -76,33 +105,32 @@ static void encode_tile(Codec codec, float tile[CODEC_TILE], CodecRounding round
     }
     uint32_t scale = scale_of(largest);
     bool counts = scale && scale != CODEC_NAN;
-    float factor = counts ? (float)codec_levels(codec) / float_of(scale << 16) : 0;
-    uint64_t words[8] = {0};
-    for (int i = 0; i < CODEC_TILE; i++) {
-        float value = counts ? tile[i] * factor : 0;
-        int32_t q;
-        if (rounding.stochastic)
-            q = ((int32_t)(value * 0x1p16f) + (int32_t)drawn(rounding, channel + i)) >> 16;
-        else
-            q = (int32_t)(bits_of(value + CODEC_ROUNDING) - bits_of(CODEC_ROUNDING));
-        uint64_t code = (uint64_t)(q + codec_levels(codec));
-        for (int bit = 0; bit < codec_bits(codec); bit++) words[bit] |= (code >> bit & 1) << i;
-    }
+    float factor = counts ? (float)levels / float_of(scale << 16) : 0;
+    int32_t q[CODEC_TILE];
+    for (int i = 0; i < CODEC_TILE; i++) tile[i] = counts ? tile[i] * factor : 0;
+    if (rounding.stochastic)
+        for (int i = 0; i < CODEC_TILE; i++)
+            q[i] = ((int32_t)(tile[i] * 0x1p16f) + (int32_t)drawn(rounding, channel + i)) >> 16;
+    else
+        for (int i = 0; i < CODEC_TILE; i++)
+            q[i] = (int32_t)(bits_of(tile[i] + CODEC_ROUNDING) - bits_of(CODEC_ROUNDING));
     bytes[0] = (uint8_t)scale;
     bytes[1] = (uint8_t)(scale >> 8);
-    for (int i = 0; i < 8 * codec_bits(codec); i++) bytes[2 + i] = (uint8_t)(words[i / 8] >> 8 * (i % 8));
+    for (int i = 0; i < CODEC_TILE; i += 8) {
+        uint64_t codes = 0;
+        for (int c = 0; c < 8; c++) codes |= (uint64_t)(uint8_t)(q[i + c] + levels) << 8 * c;
+        write_codes(codes, bits, bytes + 2 + i / 8);
+    }
 }
 
 static void decode_tile(Codec codec, const uint8_t *bytes, float tile[CODEC_TILE])
 {
+    int levels = codec_levels(codec), bits = codec_bits(codec);
     float scale = float_of((uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 24);
-    float step = scale / (float)codec_levels(codec) * 0.125f;
-    uint64_t words[8] = {0};
-    for (int i = 0; i < 8 * codec_bits(codec); i++) words[i / 8] |= (uint64_t)bytes[2 + i] << 8 * (i % 8);
-    for (int i = 0; i < CODEC_TILE; i++) {
-        int32_t code = 0;
-        for (int bit = 0; bit < codec_bits(codec); bit++) code |= (int32_t)(words[bit] >> i & 1) << bit;
-        tile[i] = (float)(code - codec_levels(codec)) * step;
+    float step = scale / (float)levels * 0.125f;
+    for (int i = 0; i < CODEC_TILE; i += 8) {
+        uint64_t codes = read_codes(bytes + 2 + i / 8, bits);
+        for (int c = 0; c < 8; c++) tile[i + c] = (float)((int32_t)(codes >> 8 * c & 0xff) - levels) * step;
     }
     rotate(tile);
 }
