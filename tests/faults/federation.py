@@ -49,8 +49,10 @@ WAITING = [
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
     Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4", "model_codec: q4")
 ]
-BACK = Form("gone back", 8, FOUR, "keep: 3", "control_variates: true",
-            "evaluate: {data: paris.safetensors, every: 2}", amended=3)
+BACK = [Form("gone back", 8, FOUR, "keep: 3", "control_variates: true",
+             "evaluate: {data: paris.safetensors, every: 2}", amended=3),
+        Form("gone back, coded", 8, THREE, "keep: 3", "aggregate: plain", "codec: q6", "model_codec: q6",
+             "fragments: 2")]
 LEAVING = [Form("secure, not waiting", 8, FOUR, "round_timeout: 3s", "model_codec: q6"),
            Form("plain, not waiting", 8, THREE, "aggregate: plain", "min_sites: 2", "round_timeout: 3s")]
 
@@ -492,7 +494,7 @@ def hurt_federations(skycc, folder, wanted, seed):
     """Kills so many, a few per federation, and where they are few in one form, which the seed chooses; prints how many
     of each kind; whether all federations went on as they should."""
     quick = wanted < 20
-    waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, [*LEAVING, BACK])
+    waiting, leaving = (WAITING[seed % len(WAITING) :][:1], []) if quick else (WAITING, [*LEAVING, *BACK])
     for form in waiting:
         form.rounds = 3 if quick else form.rounds
     bench, kills, number, wrong = FederationBench(skycc, folder, waiting + leaving), Kills(), 0, 0
@@ -501,7 +503,7 @@ def hurt_federations(skycc, folder, wanted, seed):
     for form in leaving:
         form.duration = waiting[0].duration
     forms = [(waiting[0], hurt_unread)] + [(form, hurt_waiting) for form in waiting]
-    forms += [(form, hurt_going_back if form is BACK else hurt_leaving) for form in leaving]
+    forms += [(form, hurt_going_back if form in BACK else hurt_leaving) for form in leaving]
     while kills.all() < wanted:
         form, hurt_it = forms[number % len(forms)]
         number += 1

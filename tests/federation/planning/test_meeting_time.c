@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "federation/aggregate/fixed_point.h"
+#include "federation/coded_model.h"
 #include "federation/messages.h"
 #include "federation/planning/meeting_time.h"
 #include "federation/update_pieces.h"
@@ -179,6 +180,11 @@ static void bytes_are_those_of_messages(void **state)
                      REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES +
                          3 * (REQUEST_HEAD + UPDATE_PIECE_HEAD + 4 * FIXED_POINT_WEIGHT_WORDS) +
                          2 * (2 * UPDATE_PIECE + 1));
+    rules.elements = MODEL_PIECE + 64; /* two pieces of a change, each with its hash */
+    rules.fragments = 1;
+    rules.costs.word_bytes[1] = 50.0 / 64;
+    assert_int_equal(meeting_bytes_down(&rules), 4 * REPLY_HEAD + UPDATE_PIECE_HEAD + sum_roster_bytes(5) +
+                                                     2 * CODED_MODEL_HEAD + 50 * (MODEL_PIECE / 64 + 1));
 }
 
 /* What docs/federation.md has from bench/federation: seconds of processor time for 110 M parameters. */
