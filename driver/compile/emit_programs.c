@@ -57,14 +57,17 @@ static LinkOptions link_options(const Emission *emission)
                          .sites = emission->pipeline->site_count > 1};
 }
 
-/* Joins the objects into one, so that each program links a single file. If the target's linker cannot join, linking
- * only takes longer. */
+/* Joins the objects into one, so that each program links a single file: joining takes as long as linking two programs
+ * without. If the target's linker cannot join, linking only takes longer. */
 static void join_kernels(Emission *emission)
 {
     const char *joined =
         arena_format(&emission->arena, "%s/kernels-%d.o", emission->options->directory, emission->target_index);
     LinkOptions link = link_options(emission);
-    if (emission->object_count < 2 || !link_objects(joined, emission->objects, emission->object_count, &link)) return;
+    size_t programs = 0;
+    for (size_t r = 0; r < emission->pipeline->rank_count; r++) programs += runs_on_target(emission, r);
+    if (programs < 3 || emission->object_count < 2) return;
+    if (!link_objects(joined, emission->objects, emission->object_count, &link)) return;
     for (size_t i = 0; i < emission->object_count; i++) unlink(emission->objects[i]);
     emission->objects[0] = joined;
     emission->object_count = 1;
