@@ -411,7 +411,7 @@ static void side_tensors_train_alike_in_any_stages(void **state)
     } cases[] = {{"mpnet_seqcls6", 3, 15}, {"minilm_mnr-ts17", 5, 11}};
     static const int stages[] = {1, 2, 4};
     (void)state;
-    for (size_t c = 0; c < COUNT(cases); c++) {
+    for (size_t c = ADDRESS_SANITIZER ? 1 : 0; c < COUNT(cases); c++) {
         char losses[sizeof expected_losses], first[sizeof expected_losses];
         write_made_up_data(inputs, cases[c].inputs);
         for (size_t s = 0; s < COUNT(stages); s += ADDRESS_SANITIZER ? 2 : 1) {
@@ -467,7 +467,7 @@ int main(void)
     char names[MOST][96];
     int count = 0;
     for (size_t g = 0; g < COUNT(groups); g++)
-        for (size_t i = 0; i < groups[g].count; i += ADDRESS_SANITIZER ? 5 : 1) {
+        for (size_t i = 0; i < groups[g].count; i += ADDRESS_SANITIZER ? 7 : 1) {
             Cut *cut = &groups[g].cuts[i];
             snprintf(names[count], sizeof names[count], "%d stages, %s, %d micro-batches%s%s", cut->stages,
                      cut->schedule, cut->microbatches, *cut->options ? ", " : "", cut->options);

@@ -10,6 +10,7 @@
 
 #include "partitioner/planner/planner.h"
 #include "partitioner/report/report.h"
+#include "tests/common/limits.h"
 #include "tests/partitioner/random_costs.h"
 
 static PlanRequest request_for(PlanObjective objective)
@@ -70,8 +71,9 @@ static void expect_change(const Costs *costs, const AdviceChange *change, PlanRe
 static void advice_is_what_planning_again_finds(void **state)
 {
     (void)state;
+    enum { STEP = ADDRESS_SANITIZER ? 5 : 1 };
     int without = 0, changes = 0;
-    for (int seed = 0; seed < 6 * VARIANTS; seed++) {
+    for (int seed = 0; seed < 6 * VARIANTS; seed += STEP) {
         Costs costs;
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 500);
         if (seed >= 4 * VARIANTS) costs.keep_inputs = costs.keep_labels = costs.devices[0].name;
@@ -94,8 +96,8 @@ static void advice_is_what_planning_again_finds(void **state)
         diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
-    assert_in_range(without, 300, 3000);
-    assert_in_range(changes, 300, 3000);
+    assert_in_range(without, 300 / STEP, 3000);
+    assert_in_range(changes, 300 / STEP, 3000);
 }
 
 static char *print_until(const Plan *plan, const Costs *costs, const char *form, double deadline)

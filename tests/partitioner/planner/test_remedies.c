@@ -10,12 +10,13 @@
 #include <string.h>
 
 #include "partitioner/planner/planner.h"
+#include "tests/common/limits.h"
 #include "tests/partitioner/brute_costs.h"
 #include "tests/partitioner/random_costs.h"
 
 enum { MOST_PINS = 4, MOST_DEVICES = 12, MOST_COPIES = 3 };
 
-static int instances = 2500;
+static int instances = ADDRESS_SANITIZER ? 500 : 2500;
 
 /* ---- brute force: is there any plan? ---- */
 

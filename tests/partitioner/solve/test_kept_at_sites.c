@@ -11,6 +11,7 @@
 
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
+#include "tests/common/limits.h"
 #include "tests/common/scratch.h"
 #include "tests/partitioner/random_sites.h"
 
@@ -95,8 +96,9 @@ static void tamper(Plan *plan, const Costs *costs, int seed)
 
 static void ends_stay_at_their_sites(void **state)
 {
+    enum { STEP = ADDRESS_SANITIZER ? 5 : 1 };
     (void)state;
-    for (int seed = 0; seed < 192; seed++) {
+    for (int seed = 0; seed < 192; seed += STEP) {
         Costs costs;
         Plan plan = {0};
         random_costs_sized(&costs, seed % VARIANTS, (uint64_t)seed + 1, 6, 5);
@@ -124,7 +126,7 @@ static void ends_stay_at_their_sites(void **state)
     }
     print_message("%d plans, %d with ends kept, %d with crossings, %d changed lists\n", plans, kept, crossings,
                   tampered);
-    assert_true(plans > 30 && kept > 20 && crossings > 20 && tampered > 20);
+    assert_true(plans > 30 / STEP && kept > 20 / STEP && crossings > 20 / STEP && tampered > 20 / STEP);
 }
 
 int main(void)
