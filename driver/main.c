@@ -76,7 +76,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
  * not be zeroed, where memory that is used again does, for every layer. */
 static void leave_pages_untouched(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 512 << 10);
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 

@@ -10,7 +10,6 @@ static void sort_nodes(StageIndex *index)
     const Graph *graph = index->graph;
     size_t layers = (size_t)graph->layer_count;
     index->nodes = arena_new_array(&index->arena, NodeId, graph->node_count);
-    index->layerless = arena_new_array(&index->arena, NodeId, graph->node_count);
     index->first_node = arena_new_array(&index->arena, size_t, layers + 1);
     size_t *next = arena_new_array(&index->arena, size_t, layers + 1);
     for (NodeId n = 1; n < graph->node_count; n++) {
@@ -23,24 +22,39 @@ static void sort_nodes(StageIndex *index)
     }
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
-        if (node->op == OP_NONE) continue;
-        if (node->layer == LAYER_NONE)
-            index->layerless[index->layerless_count++] = n;
-        else
-            index->nodes[next[node->layer]++] = n;
+        if (node->op != OP_NONE && node->layer != LAYER_NONE) index->nodes[next[node->layer]++] = n;
     }
 }
 
-static void find_crossings(StageIndex *index)
+/* Counts the value at each cut that it crosses, or writes it to the cut's place in `values`. */
+static void cross(const Graph *graph, ValueId value, int read, size_t *at, ValueId *values)
+{
+    int made = graph_node(graph, graph_value(graph, value)->producer)->layer;
+    int last = made < read ? read : made;
+    for (int cut = (made < read ? made : read) + 1; cut <= last; cut++) {
+        if (values) values[at[cut]] = value;
+        at[cut]++;
+    }
+}
+
+static void find_crossings(StageIndex *index, const int *reach, int direction, Crossings *crossings)
 {
     const Graph *graph = index->graph;
-    index->reach = values_reach(graph);
-    for (ValueId v = 1; v < graph->value_count; v++) {
-        if (index->reach[v] == LAYER_NONE) continue;
-        const Node *from = graph_node(graph, graph_value(graph, v)->producer);
-        Crossings *crossings = value_direction(graph, v) ? &index->backward : &index->forward;
-        if (index->reach[v] != from->layer) array_push(crossings->values, crossings->count, crossings->capacity, v);
+    size_t cuts = (size_t)graph->layer_count + 1, total = 0;
+    size_t *next = memory_allocate((cuts + 1) * sizeof *next);
+    crossings->first = arena_new_array(&index->arena, size_t, cuts + 1);
+    for (int writing = 0; writing < 2; writing++) {
+        for (ValueId v = 1; v < graph->value_count; v++)
+            if (reach[v] != LAYER_NONE && value_direction(graph, v) == direction)
+                cross(graph, v, reach[v], next, crossings->values);
+        for (size_t cut = 0; cut <= cuts && !writing; cut++) {
+            crossings->first[cut] = total;
+            total += next[cut];
+            next[cut] = crossings->first[cut];
+        }
+        if (!writing) crossings->values = arena_new_array(&index->arena, ValueId, total + 1);
     }
+    free(next);
 }
 
 /* 1: a bias; 2: gain or bias of a normalisation; 0: everything else. */
@@ -68,25 +82,26 @@ static void number_parameters(StageIndex *index)
     }
 }
 
-/* Directly, or reshaped or converted. */
-static int64_t index_limit(const Graph *graph, ValueId input)
+/* Tables are indexed directly, or by what is reshaped or converted. */
+static void find_index_limits(StageIndex *index)
 {
-    int64_t limit = 0;
+    const Graph *graph = index->graph;
+    ValueId *source = memory_allocate(graph->value_count * sizeof *source);
+    int64_t *limit = memory_allocate(graph->value_count * sizeof *limit);
+    for (ValueId v = 1; v < graph->value_count; v++) source[v] = v;
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
+        for (int i = 0; i < node->output_count && node->input_count == 1; i++)
+            source[node->outputs[i]] = source[node->inputs[0]];
         if (node->op != OP_Gather) continue;
-        ValueId source = node->inputs[1];
-        while (graph_value(graph, source)->producer) {
-            const Node *producer = graph_node(graph, graph_value(graph, source)->producer);
-            if (producer->input_count != 1) break;
-            source = producer->inputs[0];
-        }
         const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
-        int64_t axis = node_integer(node, "axis", 0);
-        int64_t extent = shape->dim[axis < 0 ? axis + shape->rank : axis];
-        if (source == input && (!limit || extent < limit)) limit = extent;
+        int64_t axis = node_integer(node, "axis", 0), extent = shape->dim[axis < 0 ? axis + shape->rank : axis];
+        int64_t *least = &limit[source[node->inputs[1]]];
+        if (!*least || extent < *least) *least = extent;
     }
-    return limit;
+    for (size_t i = 0; i < graph->input_count; i++) index->index_limit[i] = limit[graph->inputs[i]];
+    free(source);
+    free(limit);
 }
 
 StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
@@ -98,20 +113,20 @@ StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
     index->numbers = arena_new_array(&index->arena, ParameterNumber, values);
     index->index_limit = arena_new_array(&index->arena, int64_t, graph->input_count);
     sort_nodes(index);
-    find_crossings(index);
+    int *reach = values_reach(graph);
+    find_crossings(index, reach, 0, &index->forward);
+    find_crossings(index, reach, 1, &index->backward);
+    free(reach);
     find_exempt(index);
     index->blocks = arena_new_array(&index->arena, uint32_t, values);
     blocks_number(graph, index->blocks);
     number_parameters(index);
-    for (size_t i = 0; i < graph->input_count; i++) index->index_limit[i] = index_limit(graph, graph->inputs[i]);
+    find_index_limits(index);
     return index;
 }
 
 void stage_index_free(StageIndex *index)
 {
-    free(index->forward.values);
-    free(index->backward.values);
-    free(index->reach);
     arena_free(&index->arena);
     free(index);
 }

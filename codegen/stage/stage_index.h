@@ -11,25 +11,23 @@ typedef struct ParameterNumber {
     uint32_t index, use, uses;
 } ParameterNumber;
 
-/* The values that one layer makes and a later one (forward; backward: an earlier one) reads, ascending. */
+/* The values that cross each cut in one direction, ascending. Cut c is before layer c; nothing crosses the first and
+ * the last. */
 typedef struct Crossings {
     ValueId *values;
-    size_t count, capacity;
+    size_t *first; /* [cut]: where its values begin; [layer_count + 1]: where the last one's end */
 } Crossings;
 
 typedef struct StageIndex {
     Graph *graph;
     Arena arena;
-    NodeId *nodes;      /* of each layer, ascending */
-    size_t *first_node; /* [layer]: where its nodes begin; [layer_count]: where they end */
-    NodeId *layerless;  /* those of no layer, ascending */
-    size_t layerless_count;
-    Crossings forward, backward;
-    int *reach;               /* [value]: see values_reach of graph/analysis/cuts.h */
-    uint32_t *blocks;         /* [value]: of a parameter, SkyParameter.block */
-    unsigned char *exempt;    /* [value]: of a parameter, SkyParameter.decay_exempt_class */
-    ParameterNumber *numbers; /* [value] */
-    int64_t *index_limit;     /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
+    NodeId *nodes;               /* of each layer, ascending */
+    size_t *first_node;          /* [layer]: where its nodes begin; [layer_count]: where they end */
+    Crossings forward, backward; /* made before and read after the cut; made after and read before it */
+    uint32_t *blocks;            /* [value]: of a parameter, SkyParameter.block */
+    unsigned char *exempt;       /* [value]: of a parameter, SkyParameter.decay_exempt_class */
+    ParameterNumber *numbers;    /* [value] */
+    int64_t *index_limit;        /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
     ProductPrecision precision;
 } StageIndex;
 

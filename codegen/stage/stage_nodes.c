@@ -20,29 +20,32 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The nodes of the stage's layers, and of those that belong to no layer (functions of the inputs, computed wherever
- * they are read) what these need; ascending. */
+/* Takes the node that makes the value if it belongs to no layer (a function of the inputs, computed wherever it is
+ * read). */
+static void take_maker(const Graph *graph, ValueId value, bool *taken, NodeList *chosen)
+{
+    NodeId maker = graph_value(graph, value)->producer;
+    if (!maker || taken[maker] || graph_node(graph, maker)->layer != LAYER_NONE) return;
+    taken[maker] = true;
+    array_push(chosen->nodes, chosen->count, chosen->capacity, maker);
+}
+
+/* The nodes of the stage's layers, and of those that belong to no layer what these need; ascending. */
 static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
 {
     const Graph *graph = builder->graph;
     const StageIndex *index = builder->index;
-    bool *needed = memory_allocate(graph->value_count);
-    for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++) needed[graph->outputs[i].value] = true;
-    for (size_t i = index->first_node[builder->first_layer]; i < index->first_node[builder->last_layer + 1]; i++) {
-        const Node *node = graph_node(graph, index->nodes[i]);
+    bool *taken = memory_allocate(graph->node_count);
+    for (size_t i = index->first_node[builder->first_layer]; i < index->first_node[builder->last_layer + 1]; i++)
         array_push(chosen->nodes, chosen->count, chosen->capacity, index->nodes[i]);
-        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
-    }
-    for (size_t i = index->layerless_count; i-- > 0;) {
-        const Node *node = graph_node(graph, index->layerless[i]);
-        bool wanted = false;
-        for (int k = 0; k < node->output_count; k++) wanted |= needed[node->outputs[k]];
-        if (!wanted) continue;
-        array_push(chosen->nodes, chosen->count, chosen->capacity, index->layerless[i]);
-        for (int k = 0; k < node->input_count; k++) needed[node->inputs[k]] = true;
+    for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++)
+        take_maker(graph, graph->outputs[i].value, taken, chosen);
+    for (size_t i = 0; i < chosen->count; i++) {
+        const Node *node = graph_node(graph, chosen->nodes[i]);
+        for (int k = 0; k < node->input_count; k++) take_maker(graph, node->inputs[k], taken, chosen);
     }
     if (chosen->count) qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
-    free(needed);
+    free(taken);
 }
 
 void stage_collect_nodes(StageBuilder *builder)
@@ -67,17 +70,10 @@ const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call
 
 void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
-/* The values that cross the cut before layer `cut`: forward ones are made before and read after it, backward ones the
- * other way round. */
-static void collect_crossing(const StageIndex *index, int cut, const Crossings *crossings, ValueList *list)
+static void collect_crossing(const Crossings *crossings, int cut, ValueList *list)
 {
-    const Graph *graph = index->graph;
-    if (cut <= 0 || cut >= graph->layer_count) return;
-    for (size_t i = 0; i < crossings->count; i++) {
-        ValueId value = crossings->values[i];
-        int made = graph_node(graph, graph_value(graph, value)->producer)->layer, read = index->reach[value];
-        if ((made < cut) != (read < cut)) value_list_add(list, value);
-    }
+    for (size_t i = crossings->first[cut]; i < crossings->first[cut + 1]; i++)
+        value_list_add(list, crossings->values[i]);
 }
 
 void stage_collect_boundaries(StageBuilder *builder)
@@ -85,10 +81,10 @@ void stage_collect_boundaries(StageBuilder *builder)
     const Graph *graph = builder->graph;
     const StageIndex *index = builder->index;
     int first = builder->first_layer, end = builder->last_layer + 1;
-    collect_crossing(index, first, &index->forward, &builder->receive_forward);
-    collect_crossing(index, end, &index->forward, &builder->send_forward);
-    collect_crossing(index, end, &index->backward, &builder->receive_backward);
-    collect_crossing(index, first, &index->backward, &builder->send_backward);
+    collect_crossing(&index->forward, first, &builder->receive_forward);
+    collect_crossing(&index->forward, end, &builder->send_forward);
+    collect_crossing(&index->backward, end, &builder->receive_backward);
+    collect_crossing(&index->backward, first, &builder->send_backward);
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         int layer = value->producer ? graph_node(graph, value->producer)->layer : LAYER_NONE;
