@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 /* Sums of a few such values, also times the micro-batches and in parts of sampled steps, stay exact in doubles. */
 static const double MAX_TOTAL_NS = 1e15, MAX_STEP_NS = 4e15;
 
@@ -68,21 +70,42 @@ static bool same_type(const Costs *costs, int i, int j)
            costs_may_begin(costs, i) == costs_may_begin(costs, j) && costs_may_end(costs, i) == costs_may_end(costs, j);
 }
 
+/* Equal for devices of one type. */
+static uint64_t type_hash(const Problem *p, int d)
+{
+    const DeviceCost *device = &p->costs->devices[d];
+    size_t bytes = (size_t)p->layer_count * sizeof(double);
+    double numbers[] = {device->slowdown, (double)device->memory_bytes, device->region};
+    Hash hash = hash_bytes(numbers, sizeof numbers);
+    if (device->forward_s) hash = hash_extend(hash, device->forward_s, bytes);
+    if (device->backward_s) hash = hash_extend(hash, device->backward_s, bytes);
+    if (device->update_s) hash = hash_extend(hash, device->update_s, bytes);
+    return hash.low;
+}
+
 static void find_types(Problem *p)
 {
     int n = p->device_count;
+    size_t mask = 1;
+    while (mask < 2 * (size_t)n) mask *= 2;
+    int *table = memory_allocate(mask-- * sizeof *table); /* 1 + type; 0: free */
     p->type_of = arena_new_array(&p->arena, int, (size_t)n);
     p->first_device = arena_new_array(&p->arena, int, (size_t)n);
     p->type_size = arena_new_array(&p->arena, int, (size_t)n);
     for (int i = 0; i < n; i++) {
-        int t = 0;
-        while (t < p->type_count && !(same_type(p->costs, p->first_device[t], i) &&
-                                      (!p->recomputing || p->recomputing[p->first_device[t]] == p->recomputing[i])))
-            t++;
-        if (t == p->type_count) p->first_device[p->type_count++] = i;
-        p->type_of[i] = t;
-        p->type_size[t]++;
+        size_t slot = type_hash(p, i) & mask;
+        for (; table[slot]; slot = (slot + 1) & mask) {
+            int first = p->first_device[table[slot] - 1];
+            if (same_type(p->costs, first, i) && (!p->recomputing || p->recomputing[first] == p->recomputing[i])) break;
+        }
+        if (!table[slot]) {
+            p->first_device[p->type_count] = i;
+            table[slot] = ++p->type_count;
+        }
+        p->type_of[i] = table[slot] - 1;
+        p->type_size[p->type_of[i]]++;
     }
+    free(table);
 }
 
 static bool fill_types(Problem *p, Diagnostics *diagnostics)

@@ -72,6 +72,7 @@ typedef struct Problem {
 
     /* Links. */
     int *width_class;    /* [cut]: index into the tables below; cuts of equal bytes share one */
+    int width_count;     /* of these classes; at least 1 */
     int64_t *latency;    /* [region][region] ns */
     LinkCharge *charges; /* [width class][region][region] */
 } Problem;
@@ -139,10 +140,15 @@ static inline int64_t problem_update(const Problem *p, int type, int start, int 
     return update[end] - update[start];
 }
 
-static inline const LinkCharge *problem_link(const Problem *p, int cut, int from, int to)
+static inline const LinkCharge *problem_width_link(const Problem *p, int width, int from, int to)
 {
     size_t regions = (size_t)p->region_count;
-    return &p->charges[((size_t)p->width_class[cut] * regions + (size_t)from) * regions + (size_t)to];
+    return &p->charges[((size_t)width * regions + (size_t)from) * regions + (size_t)to];
+}
+
+static inline const LinkCharge *problem_link(const Problem *p, int cut, int from, int to)
+{
+    return problem_width_link(p, p->width_class[cut], from, to);
 }
 
 static inline int64_t problem_latency(const Problem *p, int from, int to)

@@ -14,11 +14,20 @@ static int64_t nanoseconds(double seconds)
     return (int64_t)(time < MOST_NS ? time : MOST_NS);
 }
 
-/* Whether as much crosses the cuts after the two layers. */
-static bool same_width(const LayerCost *a, const LayerCost *b)
+/* The cut after a layer. */
+typedef struct Width {
+    const LayerCost *layer;
+    int cut;
+} Width;
+
+/* 0: as much crosses the cuts after the two layers. */
+static int compare_widths(const void *a, const void *b)
 {
-    return a->output_bytes == b->output_bytes && costs_output_bytes(a, 1) == costs_output_bytes(b, 1) &&
-           memcmp(a->wire_bytes, b->wire_bytes, sizeof a->wire_bytes) == 0;
+    const LayerCost *x = ((const Width *)a)->layer, *y = ((const Width *)b)->layer;
+    int64_t back[2] = {costs_output_bytes(x, 1), costs_output_bytes(y, 1)};
+    if (x->output_bytes != y->output_bytes) return x->output_bytes < y->output_bytes ? -1 : 1;
+    if (back[0] != back[1]) return back[0] < back[1] ? -1 : 1;
+    return memcmp(x->wire_bytes, y->wire_bytes, sizeof x->wire_bytes);
 }
 
 /* What the codecs of one direction cost on the way from a region to another. */
@@ -120,20 +129,22 @@ void problem_fill_links(Problem *p)
     bool linked = costs->region_count > 0 || costs->codecs & ~CODECS_LOSSLESS;
     p->region_count = costs->region_count > 0 ? costs->region_count : 1;
     p->width_class = arena_new_array(&p->arena, int, (size_t)n + 1);
-    const LayerCost **width = arena_new_array(&p->arena, const LayerCost *, (size_t)n + 1);
-    for (int c = 1; c < n && linked; c++) {
-        int k = classes - 1; /* the latest first: neighbours are alike */
-        while (k >= 0 && !same_width(width[k], &costs->layers[c - 1])) k--;
-        if (k < 0) width[k = classes++] = &costs->layers[c - 1];
-        p->width_class[c] = k;
+    Width *widths = arena_new_array(&p->arena, Width, (size_t)n + 1);
+    int cuts = linked ? n - 1 : 0;
+    for (int i = 0; i < cuts; i++) widths[i] = (Width){&costs->layers[i], i + 1};
+    if (cuts > 0) qsort(widths, (size_t)cuts, sizeof *widths, compare_widths);
+    for (int i = 0; i < cuts; i++) {
+        if (i == 0 || compare_widths(&widths[classes - 1], &widths[i]) != 0) widths[classes++] = widths[i];
+        p->width_class[widths[i].cut] = classes - 1;
     }
+    p->width_count = classes > 0 ? classes : 1;
     size_t pairs = (size_t)p->region_count * (size_t)p->region_count;
     p->latency = arena_new_array(&p->arena, int64_t, pairs);
-    p->charges = arena_new_array(&p->arena, LinkCharge, pairs * (size_t)(classes ? classes : 1));
+    p->charges = arena_new_array(&p->arena, LinkCharge, pairs * (size_t)p->width_count);
     p->free_links = true;
     for (size_t i = 0; i < pairs && costs->region_count > 0; i++) {
         p->latency[i] = (int64_t)ceil(costs->latency_s[i] * 1e9);
         p->free_links &= p->latency[i] == 0;
     }
-    for (int k = 0; k < classes; k++) fill_class(p, width[k], p->charges + (size_t)k * pairs);
+    for (int k = 0; k < classes; k++) fill_class(p, widths[k].layer, p->charges + (size_t)k * pairs);
 }

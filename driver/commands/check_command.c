@@ -26,48 +26,56 @@ typedef struct Census {
     double bytes;
 } Census;
 
-static int by_count(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
     const OperatorCount *left = a, *right = b;
-    if (left->count != right->count) return left->count > right->count ? -1 : 1;
     int order = strcmp(left->op, right->op);
     return order ? order : strcmp(left->domain, right->domain);
 }
 
-/* Whether the model defines the operator itself. The import reports operators in the definition that are not
- * supported. */
-static bool is_function(const Onnx__ModelProto *model, const char *domain, const char *op)
+static int by_count(const void *a, const void *b)
 {
-    for (size_t i = 0; i < model->n_functions; i++) {
-        const Onnx__FunctionProto *function = model->functions[i];
-        if (function->name && strcmp(function->name, op) == 0 &&
-            strcmp(function->domain ? function->domain : "", domain) == 0)
-            return true;
-    }
-    return false;
+    const OperatorCount *left = a, *right = b;
+    if (left->count != right->count) return left->count > right->count ? -1 : 1;
+    return by_name(left, right);
 }
 
-static void count_operator(Census *census, const Onnx__ModelProto *model, const char *domain, const char *op)
+static void add_operator(Census *census, OperatorCount operator)
 {
-    for (size_t i = 0; i < census->operator_count; i++) {
-        OperatorCount *known = &census->operators[i];
-        if (strcmp(known->op, op) == 0 && strcmp(known->domain, domain) == 0) {
-            known->count++;
-            return;
-        }
+    if (!operator.domain) operator.domain = "";
+    if (!operator.op) operator.op = "";
+    array_push(census->operators, census->operator_count, census->operator_capacity, operator);
+}
+
+/* Each node counts its operator once, and a function none of its own: the import reports operators in the definition
+ * that are not supported. */
+static void count_operators(Census *census, const Onnx__ModelProto *model)
+{
+    for (size_t i = 0; i < model->n_functions; i++)
+        add_operator(census, (OperatorCount){model->functions[i]->domain, model->functions[i]->name, 0, true});
+    for (size_t i = 0; i < model->graph->n_node; i++) {
+        const Onnx__NodeProto *node = model->graph->node[i];
+        add_operator(census, (OperatorCount){node->domain, node->op_type, 1, false});
     }
-    OperatorCount first = {domain, op, 1, onnx_operator_supported(domain, op) || is_function(model, domain, op)};
-    array_push(census->operators, census->operator_count, census->operator_capacity, first);
+    size_t count = census->operator_count;
+    if (count) qsort(census->operators, count, sizeof *census->operators, by_name);
+    census->operator_count = 0;
+    for (size_t i = 0, next; i < count; i = next) {
+        OperatorCount sum = census->operators[i];
+        for (next = i + 1; next < count && by_name(&sum, &census->operators[next]) == 0; next++) {
+            sum.count += census->operators[next].count;
+            sum.supported |= census->operators[next].supported;
+        }
+        sum.supported = sum.supported || onnx_operator_supported(sum.domain, sum.op);
+        if (sum.count) census->operators[census->operator_count++] = sum;
+    }
+    if (census->operator_count) qsort(census->operators, census->operator_count, sizeof *census->operators, by_count);
 }
 
 static void take_census(Census *census, const TrainingModel *model)
 {
     const Onnx__ModelProto *proto = model->imported.onnx.proto;
-    for (size_t i = 0; proto && i < proto->graph->n_node; i++) {
-        const Onnx__NodeProto *node = proto->graph->node[i];
-        count_operator(census, proto, node->domain ? node->domain : "", node->op_type ? node->op_type : "");
-    }
-    if (census->operator_count) qsort(census->operators, census->operator_count, sizeof *census->operators, by_count);
+    if (proto && proto->graph) count_operators(census, proto);
     for (size_t i = 0; model->graph.values && i < model->imported.parameter_count;
          i++) { /* else they are in no graph */
         if (model->imported.parameters[i].tied || !model->imported.parameters[i].trained) continue;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "frontend/text/unicode.h"
 
 enum { MAX_WORD_CHARACTERS = 200, MAX_VOCABULARY_BYTES = 1 << 28, MAX_PIECE_BYTES = 1 << 12 };
 
@@ -32,8 +33,6 @@ struct BertTokenizer {
     BertSpecials specials;
     /* scratch */
     Word word, decomposed;
-    char *bytes;     /* the word in UTF-8 */
-    size_t capacity; /* of bytes */
 };
 
 /* ---- character classes ---- */
@@ -127,32 +126,22 @@ static void lower(Word *word)
             word->items[i] == CAPITAL_SIGMA && is_final(word, i) ? FINAL_SIGMA : utf8proc_tolower(word->items[i]);
 }
 
-static void reserve_bytes(BertTokenizer *tokenizer, size_t bytes)
-{
-    if (bytes <= tokenizer->capacity) return;
-    tokenizer->capacity = bytes + 256;
-    tokenizer->bytes = memory_resize(tokenizer->bytes, tokenizer->capacity, 1);
-}
-
 /* Replaces the word by its canonical decomposition without nonspacing marks. */
 static void strip_accents(BertTokenizer *tokenizer)
 {
     Word *word = &tokenizer->word, *decomposed = &tokenizer->decomposed;
-    reserve_bytes(tokenizer, 4 * word->count);
-    utf8proc_ssize_t size = 0;
-    for (size_t i = 0; i < word->count; i++)
-        size += utf8proc_encode_char(word->items[i], (utf8proc_uint8_t *)tokenizer->bytes + size);
-    const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-    utf8proc_ssize_t count;
-    while ((count = utf8proc_decompose((const utf8proc_uint8_t *)tokenizer->bytes, size, decomposed->items,
-                                       (utf8proc_ssize_t)decomposed->capacity, options)) >
-           (utf8proc_ssize_t)decomposed->capacity) {
-        decomposed->items = memory_resize(decomposed->items, (size_t)count, sizeof *decomposed->items);
-        decomposed->capacity = (size_t)count;
+    decomposed->count = 0;
+    for (size_t i = 0; i < word->count; i++) {
+        int32_t parts[UNICODE_MOST_PARTS];
+        utf8proc_ssize_t count = utf8proc_decompose_char(word->items[i], parts, UNICODE_MOST_PARTS,
+                                                         UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, NULL);
+        if (count < 0) bug("utf8proc: %s", utf8proc_errmsg(count));
+        for (utf8proc_ssize_t k = 0; k < count; k++)
+            array_push(decomposed->items, decomposed->count, decomposed->capacity, parts[k]);
     }
-    if (count < 0) bug("utf8proc: %s", utf8proc_errmsg(count));
+    unicode_order_marks(decomposed->items, decomposed->count);
     word->count = 0;
-    for (utf8proc_ssize_t i = 0; i < count; i++)
+    for (size_t i = 0; i < decomposed->count; i++)
         if (utf8proc_category(decomposed->items[i]) != UTF8PROC_CATEGORY_MN)
             array_push(word->items, word->count, word->capacity, decomposed->items[i]);
 }
@@ -381,7 +370,6 @@ void bert_tokenizer_free(BertTokenizer *tokenizer)
     arena_free(&tokenizer->arena);
     free(tokenizer->word.items);
     free(tokenizer->decomposed.items);
-    free(tokenizer->bytes);
     free(tokenizer);
 }
 

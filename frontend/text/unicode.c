@@ -248,8 +248,7 @@ static int compare_marks(const void *a, const void *b)
 
 static int combining_class(int32_t c) { return c < 0x300 ? 0 : utf8proc_get_property(c)->combining_class; }
 
-/* Puts marks in canonical order; utf8proc's own function takes quadratic time. */
-static void order_marks(int32_t *characters, size_t count)
+void unicode_order_marks(int32_t *characters, size_t count)
 {
     for (size_t start = 0, end; start < count; start = end + 1) {
         for (end = start; end < count && combining_class(characters[end]); end++) {}
@@ -274,13 +273,14 @@ void unicode_normalize(Buffer *buffer, const char *text, size_t length, UnicodeF
     int32_t *characters = NULL;
     size_t count = 0, capacity = 0;
     for (size_t at = 0, used; at < length; at += used) {
-        int32_t c = unicode_read(text + at, length - at, &used), parts[32];
+        int32_t c = unicode_read(text + at, length - at, &used), parts[UNICODE_MOST_PARTS];
         utf8proc_ssize_t more = 1;
         parts[0] = c;
-        if (c >= 0x80 && !IN(c, not_decomposed)) more = utf8proc_decompose_char(c, parts, 32, options, NULL);
+        if (c >= 0x80 && !IN(c, not_decomposed))
+            more = utf8proc_decompose_char(c, parts, UNICODE_MOST_PARTS, options, NULL);
         for (utf8proc_ssize_t i = 0; i < more; i++) array_push(characters, count, capacity, parts[i]);
     }
-    order_marks(characters, count);
+    unicode_order_marks(characters, count);
     if (compose)
         count =
             (size_t)utf8proc_normalize_utf32(characters, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);

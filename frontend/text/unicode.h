@@ -30,6 +30,10 @@ bool unicode_is_ideograph(int32_t c);   /* what BERT's normaliser sets blanks ar
 /* Appends the lower case, each character by itself. */
 void unicode_append_lower(Buffer *buffer, int32_t c);
 
+enum { UNICODE_MOST_PARTS = 32 }; /* no character's decomposition is longer */
+/* Puts each run of combining marks in canonical order; utf8proc's own function takes quadratic time. */
+void unicode_order_marks(int32_t *characters, size_t count);
+
 typedef enum UnicodeForm { UNICODE_NFD, UNICODE_NFKD, UNICODE_NFC, UNICODE_NFKC } UnicodeForm;
 /* Appends the normalisation form (Unicode Standard Annex 15) of text, which must be UTF-8. */
 void unicode_normalize(Buffer *buffer, const char *text, size_t length, UnicodeForm form);

@@ -20,23 +20,26 @@ typedef struct Use {
 
 /* ---- speeds, and the bound ---- */
 
-static int64_t least_work(const Problem *p, int layer)
+/* [layer]: what it takes on the device that suits it best. */
+static int64_t *least_works(const Problem *p, Arena *arena)
 {
-    int64_t least = INT64_MAX;
-    for (int t = 0; t < p->type_count; t++)
-        if (problem_work(p, t, layer, layer + 1) < least) least = problem_work(p, t, layer, layer + 1);
+    int64_t *least = arena_new_array(arena, int64_t, (size_t)p->layer_count);
+    for (int l = 0; l < p->layer_count; l++) {
+        least[l] = problem_work(p, 0, l, l + 1);
+        for (int t = 1; t < p->type_count; t++)
+            if (problem_work(p, t, l, l + 1) < least[l]) least[l] = problem_work(p, t, l, l + 1);
+    }
     return least;
 }
 
-/* With the layer that suits it best of those that take at least so long: others count for nothing, as what they take
+/* With the layer that suits it best of those that take at least `shortest`: others count for nothing, as what they take
  * has little to do with a device's speed. */
-static double speed_of(const Problem *p, int type, int64_t least)
+static double speed_of(const Problem *p, int type, const int64_t *least, int64_t shortest)
 {
     double speed = 0;
-    for (int l = 0; l < p->layer_count; l++) {
-        double share = (double)least_work(p, l) / (double)larger(problem_work(p, type, l, l + 1), 1);
-        if (least_work(p, l) >= least && share > speed) speed = share;
-    }
+    for (int l = 0; l < p->layer_count; l++)
+        if (least[l] >= shortest)
+            speed = fmax(speed, (double)least[l] / (double)larger(problem_work(p, type, l, l + 1), 1));
     return speed;
 }
 
@@ -52,11 +55,11 @@ static bool holds_a_layer(const Problem *p, int type)
 static int64_t narrowest(const Problem *p, bool apart)
 {
     int64_t least = INT64_MAX;
-    for (int cut = 1; cut < p->layer_count; cut++)
+    for (int width = 0; width < p->width_count; width++)
         for (int a = 0; a < p->region_count; a++)
             for (int b = 0; b < p->region_count; b++)
-                if ((a != b || !apart) && problem_link_period(p, cut, a, b) < least)
-                    least = problem_link_period(p, cut, a, b);
+                if ((a != b || !apart) && problem_width_link(p, width, a, b)->period < least)
+                    least = problem_width_link(p, width, a, b)->period;
     return p->free_links ? 0 : least;
 }
 
@@ -75,37 +78,42 @@ static double gradient_sums(const Problem *p)
     return fastest > 0 ? 1e9 * bytes / costs->device_count / fastest : 0;
 }
 
-/* All devices, or those of one region, or one: computing all the time. Several need a cut between them, or sum their
- * gradients. */
-static int64_t bound_with(const Problem *p, int64_t least, double *speed)
+/* What layers that take at least `shortest` take on all devices, on those of one region, and on one: computing all the
+ * time. */
+typedef struct Works {
+    double across, inside, alone;
+} Works;
+
+static Works works_with(const Problem *p, const int64_t *least, int64_t shortest, double *region)
 {
-    double rounds = p->rounds + 1, work = 0, all = 0, alone = 0, region = 0;
-    for (int l = 0; l < p->layer_count; l++) work += least_work(p, l) >= least ? (double)least_work(p, l) : 0;
-    for (int t = 0; t < p->type_count; t++) speed[t] = holds_a_layer(p, t) ? speed_of(p, t, least) : 0;
+    double work = 0, all = 0, alone = 0, best = 0;
+    for (int l = 0; l < p->layer_count; l++) work += least[l] >= shortest ? (double)least[l] : 0;
+    for (int r = 0; r < p->region_count; r++) region[r] = 0;
     for (int t = 0; t < p->type_count; t++) {
-        double here = 0;
-        for (int other = 0; other < p->type_count; other++)
-            if (p->type_region[other] == p->type_region[t]) here += speed[other] * p->type_size[other];
-        region = fmax(region, here);
-        alone = fmax(alone, speed[t]);
-        all += speed[t] * p->type_size[t];
+        double speed = holds_a_layer(p, t) ? speed_of(p, t, least, shortest) : 0;
+        alone = fmax(alone, speed);
+        all += speed * p->type_size[t];
+        best = fmax(best, region[p->type_region[t]] += speed * p->type_size[t]);
     }
-    if (all <= 0) return 0;
-    double inside = rounds * work / region, across = rounds * work / all, sums = gradient_sums(p);
-    if (p->layer_count > 1) inside = fmax(inside, fmin(sums, rounds * (double)narrowest(p, false)));
-    if (p->layer_count > 1) across = fmax(across, fmin(sums, rounds * (double)narrowest(p, true)));
-    if (p->region_count > 1) inside = fmin(inside, across);
-    return (int64_t)fmin(inside, rounds * work / alone);
+    return all > 0 ? (Works){work / all, work / best, work / alone} : (Works){0};
 }
 
+/* Several devices need a cut between them, or sum their gradients. */
 static int64_t bound_of(const Problem *p, Arena *arena)
 {
     static const double shares[] = {0, 0.02, 0.1, 0.3, 0.6};
-    double *speed = arena_new_array(arena, double, (size_t)p->type_count);
-    int64_t bound = 0, longest = 0;
-    for (int l = 0; l < p->layer_count; l++) longest = larger(longest, least_work(p, l));
-    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
-        bound = larger(bound, bound_with(p, (int64_t)(shares[i] * (double)longest), speed));
+    double *region = arena_new_array(arena, double, (size_t)p->region_count);
+    double rounds = p->rounds + 1, sums = gradient_sums(p), cut = 0, cut_apart = 0;
+    int64_t *least = least_works(p, arena), bound = 0, longest = 0;
+    for (int l = 0; l < p->layer_count; l++) longest = larger(longest, least[l]);
+    if (p->layer_count > 1) cut = fmin(sums, rounds * (double)narrowest(p, false));
+    if (p->layer_count > 1) cut_apart = fmin(sums, rounds * (double)narrowest(p, true));
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        Works works = works_with(p, least, (int64_t)(shares[i] * (double)longest), region);
+        double inside = fmax(rounds * works.inside, cut), across = fmax(rounds * works.across, cut_apart);
+        if (p->region_count > 1) inside = fmin(inside, across);
+        bound = larger(bound, (int64_t)fmin(inside, rounds * works.alone));
+    }
     return bound;
 }
 

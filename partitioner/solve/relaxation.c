@@ -91,22 +91,23 @@ static bool *open_regions(Relaxation *r, const Split *splits, int split_count)
 
 /* ---- links ---- */
 
-static double link_cost(const Relaxation *r, int cut, int from, int to)
+static double link_cost(const Relaxation *r, int width, int from, int to)
 {
-    if (problem_link_period(r->problem, cut, from, to) > r->cap) return RELAXATION_INFINITY;
-    return r->sums ? (double)problem_link_sum(r->problem, cut, from, to) : 0;
+    const LinkCharge *link = problem_width_link(r->problem, width, from, to);
+    if (link->period > r->cap) return RELAXATION_INFINITY;
+    return r->sums ? (double)link->sum : 0;
 }
+
+/* Of the cuts that there are. */
+static int width_count(const Problem *p) { return p->layer_count > 1 ? p->width_count : 0; }
 
 /* Whether all links from and to both regions cost the same, and links between them cost nothing. */
 static bool same_links(const Relaxation *r, int a, int b)
 {
-    const int *width = r->problem->width_class;
-    for (int cut = 1; cut < r->problem->layer_count; cut++) {
-        if (cut > 1 && width[cut] == width[cut - 1]) continue;
-        if (link_cost(r, cut, a, b) != 0 || link_cost(r, cut, b, a) != 0 || link_cost(r, cut, a, a) != 0) return false;
+    for (int w = 0; w < width_count(r->problem); w++) {
+        if (link_cost(r, w, a, b) != 0 || link_cost(r, w, b, a) != 0 || link_cost(r, w, a, a) != 0) return false;
         for (int q = 0; q < r->problem->region_count; q++)
-            if (link_cost(r, cut, a, q) != link_cost(r, cut, b, q) ||
-                link_cost(r, cut, q, a) != link_cost(r, cut, q, b))
+            if (link_cost(r, w, a, q) != link_cost(r, w, b, q) || link_cost(r, w, q, a) != link_cost(r, w, q, b))
                 return false;
     }
     return true;
@@ -116,7 +117,7 @@ static bool same_links(const Relaxation *r, int a, int b)
 static void make_zones(Relaxation *r, const bool *open)
 {
     const Problem *p = r->problem;
-    int regions = p->region_count, widths = 1, *first = arena_new_array(&r->arena, int, (size_t)regions);
+    int regions = p->region_count, *first = arena_new_array(&r->arena, int, (size_t)regions);
     r->zone_of = arena_new_array(&r->arena, int, (size_t)regions);
     for (int q = 0; q < regions; q++) {
         int zone = 0;
@@ -125,17 +126,15 @@ static void make_zones(Relaxation *r, const bool *open)
         if (zone == r->zone_count) first[r->zone_count++] = q;
         r->zone_of[q] = zone;
     }
-    for (int c = 0; c <= p->layer_count; c++)
-        if (p->width_class[c] >= widths) widths = p->width_class[c] + 1;
-    size_t zones = (size_t)r->zone_count, entries = (size_t)widths * zones * zones;
+    size_t zones = (size_t)r->zone_count, entries = (size_t)p->width_count * zones * zones;
     bool all_open = true;
     r->link = arena_new_array(&r->arena, double, entries);
-    for (int cut = 1; cut < p->layer_count; cut++)
-        for (size_t a = 0; a < zones && (cut == 1 || p->width_class[cut] != p->width_class[cut - 1]); a++)
+    for (int w = 0; w < width_count(p); w++)
+        for (size_t a = 0; a < zones; a++)
             for (size_t b = 0; b < zones; b++) {
-                double cost = link_cost(r, cut, first[a], first[b]);
+                double cost = link_cost(r, w, first[a], first[b]);
                 all_open &= cost < RELAXATION_INFINITY;
-                r->link[((size_t)p->width_class[cut] * zones + a) * zones + b] = cost;
+                r->link[((size_t)w * zones + a) * zones + b] = cost;
             }
     /* Without link costs, the shorter rest of a chain is never harder to cover, so every stage may stretch. */
     r->maximal = !r->sums && all_open && !p->holes;

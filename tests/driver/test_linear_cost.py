@@ -1,0 +1,88 @@
+"""Processor time of big inputs grows with their size: sixteen times the input may take thirty times the processor time,
+where quadratic time takes a hundred times as long and more.
+
+    test_linear_cost.py SKYCC
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+from checks import failed, require
+
+SKYCC = sys.argv[1]
+TIMES, MOST = 16, 30
+
+
+def processor_seconds(*command):
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    child = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, quiet, 1)])
+    os.close(quiet)
+    _, status, usage = os.wait4(child, 0)
+    require(status == 0, *command, "ends with", os.waitstatus_to_exitcode(status))
+    return usage.ru_utime + usage.ru_stime
+
+
+def field(number, content):
+    """A field of a protobuf message: a number or bytes."""
+    def varint(value):
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    content = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def node(operator, given, made, domain=""):
+    return field(1, given) + field(2, made) + field(4, operator) + field(7, domain)
+
+
+def functions(count):
+    """A model that calls each of its functions once."""
+    def value(name):
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, field(1, field(1, 2)))))
+    opset, own = field(2, 17), field(1, "own") + field(2, 1)
+    calls = b"".join(field(1, node(f"F{i}", f"v{i}", f"v{i + 1}", "own")) for i in range(count))
+    graph = calls + field(2, "g") + field(11, value("v0")) + field(12, value(f"v{count}"))
+    defined = b"".join(
+        field(25, field(1, f"F{i}") + field(4, "a") + field(5, "b") + field(7, node("Relu", "a", "b")) +
+              field(9, opset) + field(10, "own")) for i in range(count))
+    return field(1, 8) + field(7, graph) + field(8, opset) + field(8, own) + defined
+
+
+def devices(count):
+    """Costs of ten layers on as many unequal devices."""
+    layer = {"forward_s": 1e-3, "backward_s": 2e-3, "update_s": 1e-4, "memory_bytes": 1000, "output_bytes": 100}
+    regions = {"regions": ["a", "b"], "latency_s": [[1e-4, 1e-3], [1e-3, 1e-4]], "bandwidth_Bps": [[1e9, 1e8]] * 2}
+    return json.dumps({
+        "format": "skycc.costs/1", "name": "many", "microbatches": 8, "links": regions,
+        "layers": [dict(layer, name=f"l{i}") for i in range(10)],
+        "devices": [{"name": f"d{i}", "slowdown": 1 + i / count, "memory_bytes": 1 << 40, "region": "ab"[i % 2]}
+                    for i in range(count)]}).encode()
+
+
+def marks(count):
+    """A text of combining marks out of order."""
+    return ("text,label\n" + "\u0301\u0323" * count + ",a\nabc,b\n").encode()
+
+
+def check(what, make, count, *arguments):
+    seconds = []
+    for size in (count, TIMES * count):
+        with open("input.csv", "wb") as file:
+            file.write(make(size))
+        seconds.append(processor_seconds(SKYCC, *arguments))
+    require(seconds[1] <= MOST * seconds[0], f"{TIMES} times as many {what} take {seconds[1]:.2f} s of processor "
+            f"time, {seconds[1] / seconds[0]:.0f} times those of {count}: at most {MOST} times is expected")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    with open("vocab.txt", "w", encoding="utf-8") as file:
+        file.write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "abc"]) + "\n")
+    check("functions", functions, 1000, "check", "input.csv")
+    check("marks", marks, 2000, "tokenize", "--vocab", "vocab.txt", "input.csv", "--text", "text", "--label", "label",
+          "-o", "rows.safetensors")
+    check("devices", devices, 1000, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
+sys.exit(failed())
