@@ -8,6 +8,8 @@
 
 #include "base/buffer.h"
 #include "base/directory.h"
+#include "base/file.h"
+#include "base/input_files.h"
 
 /* Adds names that are not there yet to a path that is. */
 static void add_names(Buffer *path, const char *names)
@@ -45,6 +47,56 @@ const char *path_inside(const char *path, const char *directory)
     return strncmp(path, directory, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
 }
 
+/* ---- Runs ---- */
+
+const char *const run_parts[] = {"settings.yaml",  "model.onnx", "model.onnx.data", "cluster.yaml",
+                                 "data",           "programs",   "checkpoints",     "model",
+                                 "adapter",        "log.csv",    "metrics.json",    "test.json",
+                                 "embedding.onnx", "tower.onnx", "model.tokenizer", "embedding.tokenizer",
+                                 "report.html",    NULL};
+
+bool is_run(const char *path)
+{
+    char *settings = NULL;
+    if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
+    bool there = access(settings, R_OK) == 0;
+    free(settings);
+    return there;
+}
+
+/* Settings of something else are called like that, too. */
+static bool is_begun_run(const char *path)
+{
+    Arena arena = {0};
+    Diagnostics ignored = {0};
+    MappedFile file;
+    const char *settings = arena_format(&arena, "%s/settings.yaml", path);
+    bool begun = access(arena_format(&arena, "%s/model.onnx", path), F_OK) == 0;
+    if (!begun && file_map(&file, settings, &ignored)) {
+        begun = file.size && memmem(file.bytes, file.size, RUN_FORMAT, strlen(RUN_FORMAT));
+        file_unmap(&file);
+        input_files_release_path(settings);
+    }
+    diagnostics_free(&ignored);
+    arena_free(&arena);
+    return begun;
+}
+
+bool names_run_part(const char *rest)
+{
+    size_t length = strcspn(rest, "/");
+    for (const char *const *part = run_parts; *part; part++)
+        if (strlen(*part) == length && strncmp(*part, rest, length) == 0) return true;
+    return strncmp(rest, "seed-", 5) == 0;
+}
+
+static bool is_run_part(const char *folder, const char *rest)
+{
+    return names_run_part(rest) && is_run(folder) && is_begun_run(folder);
+}
+
+/* ---- What is spared ---- */
+
 static bool holds(const char *directory, const char *name)
 {
     char *path = directory_join(directory, name);
@@ -60,15 +112,15 @@ static bool refuse(const char *output, const char *what, const char *owner, Diag
 }
 
 /* `real` is the output without links and dots, and is cut here. */
-static bool spare(const char *output, char *real, bool makes_folder, const char *kind, IsPart *is_part,
-                  Diagnostics *diagnostics)
+static bool spare(const char *output, char *real, bool makes_folder, const char *programs, Diagnostics *diagnostics)
 {
     bool is_nearest = true;
     for (char *slash; (slash = strrchr(real, '/')) && slash > real; is_nearest = false) {
         const char *rest = slash + 1;
         *slash = '\0';
         /* What follows the slash ends where the last cut was. */
-        if (kind && is_part(real, rest)) return refuse(output, kind, real, diagnostics);
+        bool is_own = programs && path_inside(programs, real);
+        if (!is_own && is_run_part(real, rest)) return refuse(output, "run", real, diagnostics);
         if (!is_nearest || makes_folder) continue;
         if (holds(real, "MANIFEST.json")) return refuse(output, "checkpoint", real, diagnostics);
         if (directory_lists(real, rest)) return refuse(output, "compiled folder", real, diagnostics);
@@ -91,12 +143,13 @@ static char *link_itself(const char *output)
     return real;
 }
 
-bool owned_files_spare(const char *output, OutputKind output_kind, const char *kind, IsPart *is_part,
-                       Diagnostics *diagnostics)
+bool owned_files_spare(const char *output, OutputKind kind, const char *programs, Diagnostics *diagnostics)
 {
     if (!output || !*output || strcmp(output, "-") == 0 || access(output, F_OK) != 0) return true;
-    char *real = output_kind == OUTPUT_WRITTEN ? path_resolve(output) : link_itself(output);
-    bool ok = !real || spare(output, real, output_kind == OUTPUT_FOLDER, kind, is_part, diagnostics);
+    char *real = kind == OUTPUT_WRITTEN ? path_resolve(output) : link_itself(output);
+    char *own = programs ? path_resolve(programs) : NULL;
+    bool ok = !real || spare(output, real, kind == OUTPUT_FOLDER, own, diagnostics);
+    free(own);
     free(real);
     return ok;
 }

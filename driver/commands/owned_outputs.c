@@ -1,7 +1,6 @@
 #include "driver/commands/owned_outputs.h"
 
 #include "base/owned_files.h"
-#include "driver/finetune/settings.h"
 
 bool owned_outputs_spare(Command command, const Options *options, Diagnostics *diagnostics)
 {
@@ -11,6 +10,6 @@ bool owned_outputs_spare(Command command, const Options *options, Diagnostics *d
     enum { COUNT = sizeof outputs / sizeof *outputs };
     OutputKind kind = command == COMMAND_COMPILE || command == COMMAND_FEDERATE ? OUTPUT_FOLDER : OUTPUT_FILE;
     bool ok = outputs_apart(outputs, COUNT, diagnostics);
-    for (size_t i = 0; i < COUNT; i++) ok &= owned_files_spare(outputs[i], kind, "run", is_run_part, diagnostics);
+    for (size_t i = 0; i < COUNT; i++) ok &= owned_files_spare(outputs[i], kind, NULL, diagnostics);
     return ok;
 }

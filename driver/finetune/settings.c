@@ -71,12 +71,6 @@ bool settings_name_labels(const Settings *settings)
     return strstr(tasks, word) != NULL;
 }
 
-const char *const run_parts[] = {"settings.yaml",  "model.onnx", "model.onnx.data", "cluster.yaml",
-                                 "data",           "programs",   "checkpoints",     "model",
-                                 "adapter",        "log.csv",    "metrics.json",    "test.json",
-                                 "embedding.onnx", "tower.onnx", "model.tokenizer", "embedding.tokenizer",
-                                 "report.html",    NULL};
-
 /* ---- Out ---- */
 
 void settings_print(const Settings *settings, const char *prefix, FILE *stream)
@@ -131,46 +125,6 @@ bool settings_write(const Settings *settings, const char *run, Diagnostics *diag
 }
 
 /* ---- In ---- */
-
-bool is_run(const char *path)
-{
-    char *settings = NULL;
-    if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
-    bool there = access(settings, R_OK) == 0;
-    free(settings);
-    return there;
-}
-
-/* Settings of something else are called like that, too. */
-static bool is_begun_run(const char *path)
-{
-    Arena arena = {0};
-    Diagnostics ignored = {0};
-    MappedFile file;
-    const char *settings = arena_format(&arena, "%s/settings.yaml", path);
-    bool begun = access(arena_format(&arena, "%s/model.onnx", path), F_OK) == 0;
-    if (!begun && file_map(&file, settings, &ignored)) {
-        begun = file.size && memmem(file.bytes, file.size, RUN_FORMAT, strlen(RUN_FORMAT));
-        file_unmap(&file);
-        input_files_release_path(settings);
-    }
-    diagnostics_free(&ignored);
-    arena_free(&arena);
-    return begun;
-}
-
-bool names_run_part(const char *rest)
-{
-    size_t length = strcspn(rest, "/");
-    for (const char *const *part = run_parts; *part; part++)
-        if (strlen(*part) == length && strncmp(*part, rest, length) == 0) return true;
-    return strncmp(rest, "seed-", 5) == 0;
-}
-
-bool is_run_part(const char *folder, const char *rest)
-{
-    return names_run_part(rest) && is_run(folder) && is_begun_run(folder);
-}
 
 static bool read_value(Settings *settings, const YamlFile *file, SettingKey key, YamlNode *node)
 {

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/diagnostics.h"
+#include "base/owned_files.h"
 
 /* In the order in which they are printed, from the model on. The first list has texts, the second lists of texts. */
 #define SETTING_WORDS(X, LIST)                                                                                         \
@@ -62,7 +63,6 @@
 #define SETTING_ENUMERATOR(NAME, word) SETTING_##NAME,
 typedef enum SettingKey { SETTING_WORDS(SETTING_ENUMERATOR, SETTING_ENUMERATOR) SETTING_COUNT } SettingKey;
 
-#define RUN_FORMAT "skycc.run/1"
 #define KEPT_NAMES "own labels" /* of SETTING_AS_IS: the head keeps its names of labels; else it gets the table's */
 
 typedef struct Setting {
@@ -97,13 +97,5 @@ void settings_print(const Settings *settings, const char *prefix, FILE *stream);
 bool settings_write(const Settings *settings, const char *run, Diagnostics *diagnostics);
 /* Reads RUN/settings.yaml. Free the arena in any case. */
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics);
-/* The names of files and folders that runs consist of, in addition to a folder seed-N of every seed; NULL ends them. */
-extern const char *const run_parts[];
-/* Whether `path` is a directory with settings.yaml. */
-bool is_run(const char *path);
-/* Whether the first name of `rest`, a path in the directory, is one of those, or of a seed's folder. */
-bool names_run_part(const char *rest);
-/* Whether `folder` is a run, and the first name of `rest` one of its parts. */
-bool is_run_part(const char *folder, const char *rest);
 
 #endif

@@ -239,7 +239,7 @@ static bool check_outputs(Training *t, const char *directory, Diagnostics *diagn
     for (size_t i = 0; i < COUNT; i++) {
         if (!outputs[i]) continue;
         input_files_spare(outputs[i], diagnostics);
-        if (writes) owned_files_spare(outputs[i], OUTPUT_WRITTEN, NULL, NULL, diagnostics);
+        if (writes) owned_files_spare(outputs[i], OUTPUT_WRITTEN, directory, diagnostics);
         if (writes && options->checkpoint) spare_checkpoints(outputs[i], options->checkpoint, diagnostics);
     }
     if (writes) outputs_apart(outputs, COUNT, diagnostics);

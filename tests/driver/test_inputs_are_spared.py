@@ -237,6 +237,9 @@ def owned():
             result = subprocess.run([skycc, *command, path], capture_output=True, text=True)
             require(result.returncode == 2 and "would replace a part of the" in result.stderr, path, result.stderr)
             require(content(path) == before, path, "is replaced")
+    for path in ("run/settings.yaml", "other-run/metrics.json"):
+        for option in ("--log", "--trace"):
+            refused(path, path, "job/train", "--data", "d.safetensors", "--steps", "1", "--quiet", option, path)
     for folder in ("run/programs", "run/model", "run/checkpoints"):
         os.makedirs(folder, exist_ok=True)
         result = subprocess.run([skycc, "compile", "m.onnx", "-d", "c.yaml", *DIMENSIONS, "-o", folder, "--force"],
