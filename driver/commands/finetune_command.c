@@ -231,6 +231,10 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
     if (code == 0) return true;
     if (diagnostics->errors) return false;
     Arena arena = {0};
+    if (code == EXIT_DIVERGED)
+        return diagnostics_error(diagnostics, code, PLACE_FILE(finetuning->run),
+                                 "train again with a lower --lr or a longer --warmup, and --force to replace this run",
+                                 "training diverged");
     diagnostics_error(diagnostics, code, PLACE_FILE(finetuning->run),
                       code > EXIT_USAGE ? arena_format(&arena, "go on with skycc finetune --resume %s", finetuning->run)
                                         : NULL,
@@ -525,7 +529,7 @@ static bool run_watched(Finetuning *finetuning, Diagnostics *diagnostics)
         text_print(stdout, "report        %s/report.html   open it in a browser: it follows training\n", run);
     fflush(stdout);
     bool ok = run_seeds(finetuning, diagnostics) && model_card_write(&finetuning->settings, run, diagnostics);
-    report(finetuning, ok ? RUN_ENDED : RUN_BROKE_OFF);
+    report(finetuning, ok ? RUN_ENDED : diagnostics->exit_code == EXIT_DIVERGED ? RUN_DIVERGED : RUN_BROKE_OFF);
     report_server_end(&server);
     if (!ok && !finetuning->trained && !finetuning->options->finetune.resume) remove_run(finetuning);
     return ok;

@@ -140,6 +140,7 @@ static void print_head(const RunReport *report)
     static const char *const states[] = {[RUN_PREPARES] = "Preparing",
                                          [RUN_TRAINS] = "Training",
                                          [RUN_ENDED] = "Finished",
+                                         [RUN_DIVERGED] = "Diverged: train again with a lower --lr",
                                          [RUN_BROKE_OFF] = "Interrupted: go on with skycc finetune --resume "};
     const Setting *task = &report->settings->of[SETTING_TASK];
     const char *model = setting_base_name(report->settings->of[SETTING_MODEL].value);

@@ -8,7 +8,7 @@
 /* The hash of the script of a live page, as a Content-Security-Policy has it. */
 #define RUN_REPORT_SCRIPT "sha256-PxxEd0l120y7Pn6qho7PvWHAp8eEEi1aE1s1hTLmUN0="
 
-typedef enum RunState { RUN_PREPARES, RUN_TRAINS, RUN_ENDED, RUN_BROKE_OFF } RunState;
+typedef enum RunState { RUN_PREPARES, RUN_TRAINS, RUN_ENDED, RUN_DIVERGED, RUN_BROKE_OFF } RunState;
 
 /* Reads what RUN has by now: log, plan, checkpoints and metrics, each of which may not be there yet. `part` is where
  * they are: RUN, or the directory of a seed. Reports only that the page cannot be written. */

@@ -336,6 +336,13 @@ def check_lora():
             "the merged model predicts something else")
 
 
+def check_divergence():
+    text = finetune("model", "reviews.csv", "-o", "wild", "--lr", "1e30", "--warmup", "0", "--clip", "0", code=7)
+    require("training diverged" in text and "--resume" not in text, "resuming would repeat it:", text)
+    with open("wild/report.html") as file:
+        require("Diverged: train again with a lower --lr" in file.read(), "the report does not say so")
+
+
 def check_recipe():
     """What a user of the Trainer changes reaches the single commands, and settings.yaml."""
     recipe = ("--precision bf16 --logits whole --optimizer adamw:beta2=0.98 --lr 1e-3 --weight-decay 0 --clip 0 "
@@ -441,6 +448,7 @@ def main():
         check_seeds()
         check_mistakes()
         check_lora()
+        check_divergence()
         check_recipe()
         check_tokenizer()
         check_existing()
