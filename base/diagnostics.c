@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pending.h"
 #include "base/text.h"
 
 static void record(Diagnostics *diagnostics, bool is_error, Place place, const char *hint, const char *format,
@@ -95,6 +96,8 @@ static void print_one(const Diagnostic *d, bool more, Buffer *text)
  * messages of two ranks do not mix letter by letter. */
 void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
 {
+    pending_hold(); /* does not return where an interrupt removes files: what fails for that is not said */
+    pending_release();
     for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
         Buffer text = {0};
         print_one(d, d->next && d->hint && d->next->hint && strcmp(d->hint, d->next->hint) == 0, &text);

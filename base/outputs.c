@@ -30,6 +30,7 @@ bool outputs_place(PlaceOutput *place, const char *path, char *temporary, bool k
 bool outputs_release(bool ok, Diagnostics *diagnostics)
 {
     is_holding = false;
+    pending_hold(); /* an interrupt comes before all are in place, or after */
     for (size_t i = 0; i < held_count; i++) {
         Held *output = &held[i];
         if (ok) {
@@ -40,6 +41,7 @@ bool outputs_release(bool ok, Diagnostics *diagnostics)
         }
         free(output->path);
     }
+    pending_release();
     free(held);
     held = NULL;
     held_count = held_capacity = 0;
