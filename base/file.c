@@ -14,6 +14,7 @@
 #include "base/input_files.h"
 #include "base/outputs.h"
 #include "base/pending.h"
+#include "base/text.h"
 
 char *file_program_directory(void)
 {
@@ -199,7 +200,14 @@ void files_removed_by_interrupts(void)
 
 bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 {
-    return input_error(diagnostics, path, NULL, "%s: %s", what, strerror(errno));
+    int code = errno;
+    const char *slash = strrchr(path, '/');
+    bool nowhere = code == ENOENT && slash && slash > path && strcmp(what, "cannot create") == 0;
+    Arena *arena = &diagnostics->arena;
+    const char *hint = nowhere ? arena_format(arena, "make its directory first: mkdir -p %s",
+                                              text_word(arena, arena_string_n(arena, path, (size_t)(slash - path))))
+                               : NULL;
+    return input_error(diagnostics, path, hint, "%s: %s", what, strerror(code));
 }
 
 /* Pipes cannot be mapped: they are read to their end into memory that file_unmap gives back just as a mapping. */

@@ -96,6 +96,15 @@ void text_append_word(Buffer *buffer, const char *text)
     if (!is_plain) buffer_print(buffer, "'");
 }
 
+const char *text_word(Arena *arena, const char *text)
+{
+    Buffer word = {0};
+    text_append_word(&word, text);
+    const char *copy = arena_string_n(arena, buffer_text(&word), word.size);
+    buffer_free(&word);
+    return copy;
+}
+
 /* ---- Formatting ---- */
 
 /* One conversion of a format, as printf takes it alone. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 
 /* The character at `text` (UTF-8, at least one byte) and the number of its bytes; -1 and 1 if it is not UTF-8. */
@@ -30,6 +31,7 @@ void text_append_lines(Buffer *buffer, const char *text, size_t size);
 /* Appends the text as one word of a command that people paste into a shell: as it is, in single quotes, or, with
  * control characters, escaped in $'...', which bash and zsh know. */
 void text_append_word(Buffer *buffer, const char *text);
+const char *text_word(Arena *arena, const char *text);
 
 /* As printf, but every %s is escaped; the format itself is trusted, newlines in it stay. No %n, no long double. */
 void text_format(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -236,7 +236,8 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
                                  "train again with a lower --lr or a longer --warmup, and --force to replace this run",
                                  "training diverged");
     diagnostics_error(diagnostics, code, PLACE_FILE(finetuning->run),
-                      code > EXIT_USAGE ? arena_format(&arena, "go on with skycc finetune --resume %s", finetuning->run)
+                      code > EXIT_USAGE ? arena_format(&arena, "go on with skycc finetune --resume %s",
+                                                       text_word(&arena, finetuning->run))
                                         : NULL,
                       code >= 128 ? "training was interrupted" : "training failed");
     arena_free(&arena);
@@ -376,29 +377,17 @@ static bool compare_seeds(Finetuning *finetuning, const char *file, Diagnostics 
 
 /* ---- The whole ---- */
 
-static void print_shell_line(const char *command, const char *folder, const char *rest)
-{
-    Buffer line = {0}, path = {0};
-    buffer_print(&path, "%s%s", folder, rest);
-    buffer_print(&line, "%s", command);
-    text_append_word(&line, buffer_text(&path));
-    printf("%s\n", buffer_text(&line));
-    buffer_free(&path);
-    buffer_free(&line);
-}
-
 static void print_script(Finetuning *finetuning)
 {
-    const char *cluster = finetune_this_machine(&finetuning->settings);
+    Arena *arena = &finetuning->settings.arena;
+    const char *run = text_word(arena, finetuning->run), *cluster = finetune_this_machine(&finetuning->settings);
     settings_print(&finetuning->settings, "# ", stdout);
-    print_shell_line("mkdir -p ", finetuning->run, "/data");
-    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/') {
-        printf("echo '%.*s' >", (int)strcspn(cluster, "\n"), cluster);
-        print_shell_line("", finetuning->run, "/cluster.yaml");
-    }
+    printf("mkdir -p %s/data\n", run);
+    if (finetuning->settings.of[SETTING_CLUSTER].value[0] != '/')
+        printf("echo '%.*s' >%s/cluster.yaml\n", (int)strcspn(cluster, "\n"), cluster, run);
     for (int64_t s = 0; s < finetuning->seeds; s++) {
         list_commands(finetuning, s);
-        if (finetuning->seeds > 1) print_shell_line("mkdir -p ", finetuning->part, "");
+        if (finetuning->seeds > 1) printf("mkdir -p %s\n", text_word(arena, finetuning->part));
         for (int i = 0; i < finetuning->commands.count; i++)
             if (!s || strcmp(finetuning->commands.items[i].words[0], "tokenize") != 0)
                 single_command_print(&finetuning->commands.items[i], stdout);
@@ -499,14 +488,15 @@ static bool run_seeds(Finetuning *finetuning, Diagnostics *diagnostics)
             (!finetuning->settings.of[SETTING_TEST].value || compare_seeds(finetuning, "test.json", diagnostics)));
 }
 
-static void print_next(const Finetuning *finetuning)
+static void print_next(Finetuning *finetuning)
 {
+    const char *run = text_word(&finetuning->settings.arena, finetuning->run);
     const Setting *texts = &finetuning->settings.of[SETTING_TEXT];
     if (strcmp(finetuning->settings.of[SETTING_HEAD].value, "lm") == 0) {
-        text_print(stdout, "next          skycc predict %s --prompt \"...\"\n", finetuning->run);
+        text_print(stdout, "next          skycc predict %s --prompt \"...\"\n", run);
         return;
     }
-    text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", finetuning->run,
+    text_print(stdout, "next          skycc predict %s --text \"...\"%s\n", run,
                texts->value && strchr(texts->value, *LIST_SEPARATOR) ? " --text2 \"...\"" : "");
 }
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/live_file.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "driver/plot/plot_drawing.h"
 #include "partitioner/report/report_drawing.h"
 #include "partitioner/report/report_style.h"
@@ -163,7 +164,7 @@ static void print_head(const RunReport *report)
     buffer_print(report->page, ": ");
     drawing_bytes(report->page, reason, why ? (size_t)(why - reason) : strlen(reason));
     buffer_print(report->page, "</h1>\n<p class=proof role=status><strong>%s", states[report->state]);
-    if (report->state == RUN_BROKE_OFF) print_text(report, report->run);
+    if (report->state == RUN_BROKE_OFF) print_text(report, text_word(&report->settings->arena, report->run));
     buffer_print(report->page, "</strong>");
     double step = report->logged ? report->log.steps[report->log.count - 1] : 0;
     if (report->logged)

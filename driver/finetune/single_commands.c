@@ -185,9 +185,8 @@ static void train(const Listing *listing)
 {
     SingleCommand *command = begin(listing->commands, NULL);
     add(part_file(listing, "programs/train"), "--data", file(listing, TRAIN), "--eval-data", evaluation_data(listing));
-    static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,       SETTING_WARMUP,
-                                      SETTING_SCHEDULE, SETTING_NO_DECAY, SETTING_EVAL_EVERY,
-                                      SETTING_METRIC,   SETTING_PATIENCE, SETTING_SEED};
+    static const SettingKey keys[] = {SETTING_EPOCHS,   SETTING_LR,         SETTING_WARMUP, SETTING_SCHEDULE,
+                                      SETTING_NO_DECAY, SETTING_EVAL_EVERY, SETTING_METRIC, SETTING_PATIENCE};
     const char *patience = value(listing, SETTING_PATIENCE);
     bool endless = patience && strcmp(patience, "0") == 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -147,14 +147,26 @@ static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Di
 static bool refuse_absent(const char *path, Arena *arena, Diagnostics *diagnostics)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx");
+    bool local = slash && access(arena_string_n(arena, path, (size_t)(slash - path)), F_OK) == 0;
+    bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx") && !local;
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
                              hub ? arena_format(arena,
                                                 "skycc downloads nothing; if this is a name of the Hugging Face hub: "
                                                 "hf download %s --local-dir %s, then give the folder %s",
                                                 path, name, name)
-                                 : NULL,
+                                 : "give a Hugging Face folder, or an ONNX file of a model",
                              "there is no such folder or ONNX file");
+}
+
+/* Its weights, say. */
+static bool check_no_part_of_folder(const char *path, Arena *arena, Diagnostics *diagnostics)
+{
+    const char *slash = strrchr(path, '/');
+    const char *folder = slash ? arena_string_n(arena, path, (size_t)(slash - path + (slash == path))) : ".";
+    return access(arena_format(arena, "%s/config.json", folder), F_OK) != 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             arena_format(arena, "give the folder: %s", folder),
+                             "is a file of a model's folder, not the model");
 }
 
 bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,
@@ -168,6 +180,8 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
         if (strcmp(suffix, tables[i]) == 0)
             return usage_error(diagnostics, "the model comes first: skycc finetune FOLDER TABLE",
                                "'%s' is a table, not a model", path);
+    bool graph = S_ISDIR(status.st_mode) || (suffix && strcmp(suffix, ".onnx") == 0);
+    if (!graph && !check_no_part_of_folder(path, arena, diagnostics)) return false;
     *model = (SourceModel){.path = absolute(arena, path), .is_folder = S_ISDIR(status.st_mode), .positions = INT64_MAX};
     const char *folder = model->is_folder ? model->path : NULL;
     if (!(model->is_folder ? read_folder(model, arena, diagnostics) : read_graph(model, &folder, arena, diagnostics)))

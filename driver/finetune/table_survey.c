@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/units.h"
@@ -199,10 +200,23 @@ static bool take_row(void *context, TableReader *reader, const size_t *at)
     return true;
 }
 
+/* Rows that are there twice would be trained on and evaluated on. */
+static bool check_given_once(const TextList *tables, Diagnostics *diagnostics)
+{
+    struct stat one, other;
+    for (size_t i = 1; i < tables->count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (stat(tables->items[i], &one) == 0 && stat(tables->items[k], &other) == 0 &&
+                one.st_dev == other.st_dev && one.st_ino == other.st_ino)
+                return usage_error(diagnostics, "name each table once", "the table '%s' is given twice",
+                                   tables->items[i]);
+    return true;
+}
+
 bool table_survey_read(TableSurvey *survey, const TextList *tables, const char *encoding, Diagnostics *diagnostics)
 {
     *survey = (TableSurvey){0};
-    return each_row(survey, tables, encoding, take_row, survey, diagnostics) &&
+    return check_given_once(tables, diagnostics) && each_row(survey, tables, encoding, take_row, survey, diagnostics) &&
            (survey->rows ||
             input_error(diagnostics, tables->items[0], "its first line names the columns, each further line is a row",
                         "has no rows after its header"));

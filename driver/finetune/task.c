@@ -120,6 +120,8 @@ static bool take_names(const char **names, size_t *count, const char *list, cons
         size_t length = strcspn(at, ",");
         const char *name = arena_string_n(&survey->arena, at, length);
         if (!table_survey_column(survey, name)) return refuse_name(survey, table, name, option, diagnostics);
+        if (word_index(name, names, *count) >= 0)
+            return usage_error(diagnostics, NULL, "%s names the column '%s' twice", option, name);
         if (*count == TASK_MOST_COLUMNS) return usage_error(diagnostics, NULL, "%s names too many columns", option);
         names[(*count)++] = name;
         at += length + (at[length] == ',');

@@ -4,6 +4,7 @@
 #include <iconv.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <utf8proc.h>
 
 #include "frontend/text/table_forms.h"
@@ -57,6 +58,10 @@ bool table_open(TableReader *reader, const char *path, TableFormat format, Diagn
     *reader = (TableReader){.path = strcmp(path, "-") == 0 ? "standard input" : path, .diagnostics = diagnostics};
     reader->format = format == TABLE_BY_SUFFIX ? format_of(path) : format;
     reader->next_line = 1;
+    struct stat status;
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        return input_error(diagnostics, path, "name the files in it, such as .csv, .tsv, .jsonl or .conll",
+                           "is a directory, not a table");
     if (!file_map(&reader->file, path, diagnostics)) return false;
     reader->bytes = (const char *)reader->file.bytes;
     reader->size = reader->file.size;

@@ -134,9 +134,12 @@ static double read_factor(LossTerm *term, char **text, Diagnostics *diagnostics)
     char *star = strchr(*text, '*'), *end;
     if (!star) return 1;
     double factor = strtod(*text, &end);
-    bool ok = end != *text && end == star && factor >= 0 && isfinite((float)factor);
+    bool ok = end != *text && end == star && factor >= 0 && isfinite((float)factor) && !strchr(star + 1, '*');
     *text = star + 1;
-    return ok ? factor : (malformed(term->text, "a factor is a number of 0 and more, followed by *", diagnostics), -1);
+    return ok ? factor
+              : (malformed(term->text, "a term has at most one factor, a number of 0 and more, followed by *",
+                           diagnostics),
+                 -1);
 }
 
 /* Takes `text` apart; NULL after reporting. */

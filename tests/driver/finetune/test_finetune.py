@@ -51,8 +51,8 @@ def same_files(name, one, other):
 
 
 def check_classes():
-    script = finetune("model", "reviews.csv", "--dry-run", "-o", "again", *TRAIN)
-    require(not os.path.exists("again"), "a dry run leaves a directory")
+    script = finetune("model", "reviews.csv", "--dry-run", "-o", "once again", *TRAIN)
+    require(not os.path.exists("once again"), "a dry run leaves a directory")
     text = finetune("model", "reviews.csv", *TRAIN)
     for decision in ("'kind' has 3 different texts", "seqcls:3", "10%", "keep-best     accuracy", "batch         32"):
         require(decision in text and decision in script, "no decision", decision, text)
@@ -65,7 +65,7 @@ def check_classes():
             setting("text"), setting("label"), setting("length"))
     run("sh", "-ec", script, env=dict(os.environ, PATH=os.path.dirname(skycc) + ":" + os.environ["PATH"]))
     for name in ("model/model.safetensors", "model/config.json", "data/train.safetensors"):
-        require(same_files(name, "run", "again"), "the single commands give another", name)
+        require(same_files(name, "run", "once again"), "the single commands give another", name)
 
 
 def predictions(*arguments):
@@ -222,6 +222,10 @@ def check_existing():
     refused(2, "is an earlier run", "model", "reviews.csv")
     os.mkdir("mine")
     refused(2, "is not a run", "model", "reviews.csv", "-o", "mine", "--force")
+    refused(1, "is a directory, not a table", "model", "mine")
+    refused(2, "'./reviews.csv' is given twice", "model", "reviews.csv", "./reviews.csv")
+    refused(1, "mkdir -p 'no such'", "model", "reviews.csv", "-o", "no such/run")
+    refused(1, "give the folder: model", "model/model.safetensors", "reviews.csv")
     refused(2, "what can be: loss, accuracy", "model", "reviews.csv", "-o", "no", "--keep-best", "pearson")
     require(not os.path.exists("no"), "a metric that cannot be measured leaves a run")
     text = finetune("model", "reviews.csv", "-o", "no", "--batch", "5000", "--keep-best", "f1-macro", "--dry-run")
