@@ -299,6 +299,17 @@ static void print_warnings(Diagnostics *diagnostics)
     diagnostics_free(diagnostics);
 }
 
+/* Pairs of a step are compared with each other, so compile cannot cut them into micro-batches. */
+static void hint_smaller_batch(const Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    Diagnostic *last = diagnostics->last;
+    if (diagnostics->exit_code == EXIT_NO_PLAN && last &&
+        strcmp(finetuning->settings.of[SETTING_TASK].value, "pairs") == 0)
+        last->hint =
+            arena_format(&diagnostics->arena, "%s%sa --batch smaller than %s needs less", last->hint ? last->hint : "",
+                         last->hint ? "; or " : "", finetuning->settings.of[SETTING_BATCH].value);
+}
+
 static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     bool ok = true;
@@ -313,6 +324,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         if (strcmp(command->words[0], "tokenize") == 0) check_overlap(finetuning, command, diagnostics);
         print_warnings(diagnostics);
     }
+    if (!ok) hint_smaller_batch(finetuning, diagnostics);
     return ok;
 }
 

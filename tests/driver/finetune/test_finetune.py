@@ -250,6 +250,7 @@ def write_mistakes():
     shutil.copy("model/vocab.txt", "pickled")
     open("pickled/pytorch_model.bin", "w").close()
     write_table("typo.csv", ["review", "kind"], [("The screen is great.", "goood")])
+    write_table("apart.csv", ["anchor", "positive"], [(text, f"{kind} {text}") for text, kind in reviews(40)])
     write_table("one.csv", ["review", "kind"], [("The screen is great.", "good")])
     rows = [(text.encode("ascii", "ignore").decode() + " caf\u00e9", kind) for text, kind in reviews(40)]
     for name, encoding in (("french.csv", "cp1252"), ("wide.csv", "utf-16")):
@@ -267,6 +268,8 @@ MISTAKES = {
     "a label with a typo": (1, "did you mean 'good'?", [*TABLE, "--eval", "typo.csv"]),
     "weights in a .bin": (1, "pytorch_model.bin, a pickle", ["finetune", "pickled", "reviews.csv", "-o", "none"]),
     "too little memory": (4, "would be enough", [*TABLE, "-d", "small.yaml"]),
+    "too little memory for pairs": (4, "or a --batch smaller than",
+                                    ["finetune", "model", "apart.csv", "-o", "none", "-d", "small.yaml"]),
     "a wrong dimension": (1, "give their values: --dim seq=8",
                           ["compile", "scores.onnx", "-d", "small.yaml", "-o", "none", "--dim", "batch=2", "--dim",
                            "sequence=8"]),
