@@ -9,10 +9,10 @@ enum { MAX_JSON_BYTES = 1 << 30 };
 /* The file's name in messages: "-" is standard input. */
 static const char *display_name(const char *path) { return strcmp(path, "-") == 0 ? "standard input" : path; }
 
-static json_t *parse(const void *text, size_t size, const char *path, Diagnostics *diagnostics)
+static json_t *parse(const void *text, size_t size, size_t flags, const char *path, Diagnostics *diagnostics)
 {
     json_error_t error;
-    json_t *root = json_loadb(size ? text : "", size, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_loadb(size ? text : "", size, JSON_REJECT_DUPLICATES | flags, &error);
     if (!root) {
         Place place = PLACE_FILE(display_name(path));
         place.line = error.line > 0 ? error.line : 0;
@@ -30,13 +30,20 @@ static bool map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     return input_error(diagnostics, display_name(path), NULL, "is larger than 1 GiB");
 }
 
-json_t *json_read(const char *path, Diagnostics *diagnostics)
+static json_t *read_file(const char *path, size_t flags, Diagnostics *diagnostics)
 {
     MappedFile file;
     if (!map(&file, path, diagnostics)) return NULL;
-    json_t *root = parse(file.bytes, file.size, path, diagnostics);
+    json_t *root = parse(file.bytes, file.size, flags, path, diagnostics);
     file_unmap(&file);
     return root;
+}
+
+json_t *json_read(const char *path, Diagnostics *diagnostics) { return read_file(path, 0, diagnostics); }
+
+json_t *json_read_reals(const char *path, Diagnostics *diagnostics)
+{
+    return read_file(path, JSON_DECODE_INT_AS_REAL, diagnostics);
 }
 
 /* ---- Tables apart ---- */
@@ -136,10 +143,10 @@ bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagno
     if (text && find_array((JsonScan){text, text + apart->file.size}, key, &apart->text)) {
         Buffer rest = {0};
         blank_array(&rest, &apart->file, apart->text);
-        apart->root = parse(rest.bytes, rest.size, path, diagnostics);
+        apart->root = parse(rest.bytes, rest.size, 0, path, diagnostics);
         buffer_free(&rest);
     } else {
-        apart->root = parse(text, apart->file.size, path, diagnostics);
+        apart->root = parse(text, apart->file.size, 0, path, diagnostics);
     }
     if (apart->root) return true;
     file_unmap(&apart->file);

@@ -10,6 +10,8 @@
 /* Parses a file ("-": standard input) of at most 1 GiB; duplicate keys are errors. NULL after reporting. Free with
  * json_decref. */
 json_t *json_read(const char *path, Diagnostics *diagnostics);
+/* The same, with all numbers as reals: a tokenizer_config.json often has a "model_max_length" of 10^30. */
+json_t *json_read_reals(const char *path, Diagnostics *diagnostics);
 
 /* A file whose one large table is read separately. The tree holds an empty array instead of the member, and `text` is
  * the array's text in the file, brackets included. Reading a table with json_scan_... is ten times as fast as building

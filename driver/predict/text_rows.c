@@ -26,7 +26,7 @@ static bool read_case(const char *folder, const char *path, bool *cased, Diagnos
 {
     FolderEntry entry = folder_find(folder, "tokenizer_config.json", MOST_TOKENIZER_BYTES, diagnostics);
     if (entry != FOLDER_PRESENT) return entry == FOLDER_ABSENT;
-    json_t *config = json_read(path, diagnostics);
+    json_t *config = json_read_reals(path, diagnostics);
     if (!config) return false;
     if (json_is_false(json_object_get(config, "do_lower_case"))) *cased = true;
     json_decref(config);

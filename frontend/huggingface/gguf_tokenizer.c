@@ -350,7 +350,7 @@ bool gguf_add_tokenizer(GgufFile *file, const char *folder, const char *model, c
     } else {
         job.root = json_read(job.path, diagnostics);
         ok = job.root != NULL;
-        if (ok && access(settings, F_OK) == 0) ok = (job.settings = json_read(settings, diagnostics)) != NULL;
+        if (ok && access(settings, F_OK) == 0) ok = (job.settings = json_read_reals(settings, diagnostics)) != NULL;
         ok = ok && add_all(&job, folder);
     }
     json_decref(job.root);

@@ -28,7 +28,7 @@ const char *folder_tokenizers(const char *folder, Arena *arena)
         hashes = add_hash(arena, hashes, tokenizer_open_json(path, &unused));
     json_t *config = NULL;
     if (folder_find(folder, "tokenizer_config.json", MOST_TOKENIZER_BYTES, &unused) == FOLDER_PRESENT)
-        config = json_read(arena_format(arena, "%s/tokenizer_config.json", folder), &unused);
+        config = json_read_reals(arena_format(arena, "%s/tokenizer_config.json", folder), &unused);
     const json_t *lower = json_object_get(config, "do_lower_case");
     path = arena_format(arena, "%s/vocab.txt", folder);
     if (folder_find(folder, "vocab.txt", MOST_TOKENIZER_BYTES, &unused) == FOLDER_PRESENT)

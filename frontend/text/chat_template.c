@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "frontend/text/unicode.h"
@@ -187,24 +188,30 @@ size_t chat_template_write(const ChatTemplate *template, const ChatMessage *mess
     return learned;
 }
 
-/* "eos_token" of tokenizer_config.json: a text, or an object with its "content". */
-static int32_t configured_end(const char *folder, Tokenizer *tokenizer)
+/* "eos_token" of tokenizer_config.json, a text or an object with its "content", as *id; -1: it names none. */
+static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id, Diagnostics *diagnostics)
 {
     Buffer path = {0};
     buffer_print(&path, "%s/tokenizer_config.json", folder);
-    json_t *root = json_load_file(buffer_text(&path), 0, NULL);
+    bool there = access(buffer_text(&path), F_OK) == 0;
+    json_t *root = there ? json_read_reals(buffer_text(&path), diagnostics) : NULL;
     const json_t *value = json_object_get(root, "eos_token");
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
-    int32_t id = name ? token_of(tokenizer, name) : -1;
+    *id = name ? token_of(tokenizer, name) : -1;
+    bool ok = root || !there;
+    if (name && *id < 0)
+        ok = input_error(diagnostics, buffer_text(&path), "name the token: --end-of-text TOKEN",
+                         "names '%.60s' as eos_token, which is no special token of the tokenizer", name);
     json_decref(root);
     buffer_free(&path);
-    return id;
+    return ok;
 }
 
 int32_t chat_end_of_text(const char *name, const char *folder, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
     static const char *const usual[] = {"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"};
-    int32_t id = name ? token_of(tokenizer, name) : folder ? configured_end(folder, tokenizer) : -1;
+    int32_t id = name ? token_of(tokenizer, name) : -1;
+    if (!name && folder && !configured_end(folder, tokenizer, &id, diagnostics)) return -1;
     for (size_t i = 0; id < 0 && !name && i < sizeof usual / sizeof *usual; i++) id = token_of(tokenizer, usual[i]);
     if (id < 0)
         usage_error(diagnostics, "name the token: --end-of-text TOKEN",

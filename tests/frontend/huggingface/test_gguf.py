@@ -140,6 +140,8 @@ def write_letters():
     with open("letters/tokenizer.json", "w") as file:
         json.dump({"added_tokens": added, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
                    "model": {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": []}}, file)
+    with open("letters/tokenizer_config.json", "w") as file:
+        json.dump({"model_max_length": 10**30}, file)
 
 
 def prepare(name, folder):

@@ -95,9 +95,15 @@ def check_columns():
     added = {token["content"]: token["id"] for token in cases["tokenizers"]["qwen"]["added_tokens"]}
     require([row[-1] for row in ids] == [added["<|im_end|>"]] * 2 and learned[1][-1] == 1, "plain", ids)
     with open("tokenizer_config.json", "w") as file:
-        json.dump({"eos_token": {"content": "<|im_start|>"}}, file)
+        json.dump({"eos_token": {"content": "<|im_start|>"}, "model_max_length": 10**30}, file)
     ids = tokenize("rows.csv", "qwen", "--task", "chat", "--text", "instruction,output", "--chat-template", "plain")[0]
     require([row[-1] for row in ids] == [added["<|im_start|>"]] * 2, "tokenizer_config.json", ids)
+    for config, wanted in (('{"eos_token": "<end>"}', "no special token"), ('{"eos_token": ', "not valid JSON")):
+        with open("tokenizer_config.json", "w") as file:
+            file.write(config)
+        result = subprocess.run([skycc, "tokenize", "rows.csv", "--tokenizer", "qwen.json", "--task", "chat", "--text",
+                                 "instruction,output", "-o", "none"], capture_output=True, text=True)
+        require(result.returncode == 1 and wanted in result.stderr, config, result.stderr)
     os.remove("tokenizer_config.json")
 
 
