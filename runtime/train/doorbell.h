@@ -10,6 +10,7 @@
 typedef struct Bell {
     _Alignas(64) _Atomic uint32_t rings; /* a cache line each */
     _Atomic uint32_t sleeping;
+    _Atomic uint32_t arrivals; /* of the first bell: at what all ranks take part in */
 } Bell;
 
 enum { DOORBELL_NAME = 64 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 
 enum { RECEIVES_AHEAD = 4 };
@@ -372,8 +373,8 @@ static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int fr
         const Execution *execution = pipeline->execution;
         uint32_t slot = slot_of(pipeline, to, microbatch), before_slot = slot_of(pipeline, from, microbatch);
         size_t bytes = bytes_of(pipeline, batch, &sources[t], microbatch);
-        memcpy(execution_address(execution, (uint32_t)to, slot, targets[t].location),
-               execution_fetch(execution, (uint32_t)from, before_slot, sources[t].location, bytes), bytes);
+        parallel_copy(execution->threads, execution_address(execution, (uint32_t)to, slot, targets[t].location),
+                      execution_fetch(execution, (uint32_t)from, before_slot, sources[t].location, bytes), bytes);
         execution_hand(execution, (uint32_t)to, slot, targets[t].location, bytes);
     }
     step_clock_leave(&pipeline->world->clock, before);

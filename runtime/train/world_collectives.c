@@ -12,6 +12,7 @@ static void await(World *world, MPI_Request request, const char *what)
 {
     int pending = 0;
     world_add_request(world, request, &pending, false);
+    world_arrive(world);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
 }
 
@@ -163,6 +164,7 @@ void world_sum(World *world, double *values, size_t count, const char *what)
         MPI_Iallreduce(MPI_IN_PLACE, values + done, piece, MPI_DOUBLE, MPI_SUM, world->control, &request);
         world_add_request(world, request, &pending, false);
     }
+    world_arrive(world);
     world_wait(world, &pending, (WaitReason){-1, -1, -1, what});
     if (!world->sites) return;
     if (world_leads(world)) sum_sites(world, values, count, what);

@@ -14,9 +14,8 @@ enum { ROUNDS_AWAKE = 8 };
 
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
-/* Answers of large messages, collectives and other hosts do not ring the bell. */
-static const double most_bell_sleep = 4e-3;
-static const double asking_time = 0.25; /* ask a peer whether it is alive after this share of the time-out */
+static const double most_bell_sleep = 4e-3; /* where whoever brings something rings: ranks of this host */
+static const double asking_time = 0.25;     /* ask a peer whether it is alive after this share of the time-out */
 
 static void sleep_for(double seconds)
 {
@@ -183,11 +182,23 @@ static uint32_t bell_shows(const World *world)
     return world->bells ? atomic_load(&world->bells[world->rank].rings) : 0;
 }
 
-/* The sender and the receiver of a large message must both call MPI until it has arrived. */
-static double longest_sleep(const World *world)
+void world_arrive(const World *world)
+{
+    uint32_t here = 0;
+    if (!world->bells) return;
+    for (int r = 0; r < world->size; r++) here += world->near[r];
+    if ((atomic_fetch_add(&world->bells[world->first_here].arrivals, 1) + 1) % here) return;
+    for (int r = 0; r < world->size; r++)
+        if (world->near[r] && r != world->rank) doorbell_ring(&world->bells[r]);
+}
+
+/* The sender and the receiver of a large message must both call MPI until it has arrived. `peer`: who is waited for,
+ * -1: all. */
+static double longest_sleep(const World *world, int peer)
 {
     if (world->send_count || world->last_progress - world->last_ring < arrival_time) return helping_sleep;
-    return world->bells ? most_bell_sleep : most_sleep;
+    bool rings = world->bells && (peer < 0 ? world->one_host : world->near[peer]);
+    return rings ? most_bell_sleep : most_sleep;
 }
 
 /* Reads the bell again and notes when something began to arrive. */
@@ -214,7 +225,8 @@ void world_sleep_until(World *world, double deadline)
 {
     uint32_t seen = bell_shows(world);
     for (double left; (left = deadline - monotonic_seconds()) > 0;) {
-        doze(world, seen, left < longest_sleep(world) ? left : longest_sleep(world), world->rank);
+        double most = longest_sleep(world, world->rank);
+        doze(world, seen, left < most ? left : most, world->rank);
         seen = listen(world, seen);
         for (int i = 0; i < ROUNDS_AWAKE; i++) world_progress(world);
     }
@@ -263,7 +275,8 @@ void world_wait(World *world, const int *pending, WaitReason reason)
     int rounds = world->shares_cores ? ROUNDS_AWAKE : 1;
     while (*pending) {
         if (world->shares_cores) {
-            doze(world, seen, pause < longest_sleep(world) ? pause : longest_sleep(world), reason.peer);
+            double most = longest_sleep(world, reason.peer);
+            doze(world, seen, pause < most ? pause : most, reason.peer);
             pause = pause * 1.5 < most_bell_sleep ? pause * 1.5 : most_bell_sleep;
         }
         seen = listen(world, seen);

@@ -55,6 +55,9 @@ static inline bool world_leads(const World *world)
     return world->sites && world->sites->leader[world->sites->site] == world->rank;
 }
 
+/* To be called where a rank begins to wait for a collective: the last one of this host wakes the others. Where ranks
+ * run ahead of each other it may do so too early; then they sleep a little longer. */
+void world_arrive(const World *world);
 /* Notes a request of MPI, and adds 1 to *pending. */
 void world_add_request(World *world, MPI_Request request, int *pending, bool is_send);
 /* Answers the first question whether this rank lives. */
