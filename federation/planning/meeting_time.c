@@ -11,6 +11,8 @@ const MeetingCosts meeting_costs_default = {.start_s = 1,
                                             .update_s = 1.1e-9,
                                             .mask_s = 6.4e-10,
                                             .sum_s = 3.9e-10,
+                                            .code_s = 6e-9,
+                                            .decode_s = 2.2e-9,
                                             .round_trips = 3,
                                             .plain_phases = 2,
                                             .secure_phases = 4,
@@ -25,6 +27,9 @@ static double fragment_values(const MeetingRules *rules)
 /* As 32-bit words, the form in which they are added up. */
 static double fragment_bytes(const MeetingRules *rules) { return 4 * fragment_values(rules); }
 
+/* Whether what goes up (0), or comes down (1), is in a codec. */
+static bool is_coded(const MeetingRules *rules, int way) { return rules->costs.word_bytes[way] < 4; }
+
 /* In which the model comes, whatever its codec. */
 static double pieces_down(const MeetingRules *rules)
 {
@@ -34,8 +39,8 @@ static double pieces_down(const MeetingRules *rules)
 int64_t meeting_bytes_up(const MeetingRules *rules)
 {
     int64_t pieces = (int64_t)update_pieces((size_t)fragment_values(rules), UPDATE_PIECE);
-    bool coded = rules->costs.word_bytes[0] < 4; /* then every piece has a weight */
-    int64_t tail = coded ? pieces * FIXED_POINT_WEIGHT_WORDS : FIXED_POINT_TAIL_WORDS;
+    /* In a codec every piece has a weight. */
+    int64_t tail = is_coded(rules, 0) ? pieces * FIXED_POINT_WEIGHT_WORDS : FIXED_POINT_TAIL_WORDS;
     double values = fragment_values(rules) * rules->costs.word_bytes[0];
     int64_t bytes = REQUEST_HEAD + METRICS_BYTES + SUM_OFFER_BYTES + pieces * (REQUEST_HEAD + UPDATE_PIECE_HEAD) +
                     4 * tail + (int64_t)ceil(values);
@@ -48,7 +53,7 @@ int64_t meeting_bytes_up(const MeetingRules *rules)
 int64_t meeting_bytes_down(const MeetingRules *rules)
 {
     int64_t values = (int64_t)ceil(fragment_values(rules) * rules->costs.word_bytes[1]);
-    int64_t pieces = (int64_t)pieces_down(rules), hashes = rules->costs.word_bytes[1] < 4 ? pieces : 0;
+    int64_t pieces = (int64_t)pieces_down(rules), hashes = is_coded(rules, 1) ? pieces : 0;
     int64_t bytes = values + (pieces + 2) * REPLY_HEAD + hashes * CODED_MODEL_HEAD + UPDATE_PIECE_HEAD +
                     (int64_t)sum_roster_bytes(rules->members);
     if (rules->members < 2) return 0;
@@ -62,7 +67,9 @@ double meeting_coordinator_s(const MeetingRules *rules, int vanished)
     double bytes = fragment_bytes(rules), survivors = rules->members - vanished;
     double masks = rules->secure ? survivors + vanished * survivors : 0;
     double model = 8 * (double)rules->elements / rules->costs.storage_Bps; /* values and momentum */
-    return bytes * (survivors * rules->costs.sum_s + masks * rules->costs.mask_s) + model;
+    double coding = is_coded(rules, 0) * survivors * rules->costs.decode_s + is_coded(rules, 1) * rules->costs.code_s;
+    return bytes * (survivors * rules->costs.sum_s + masks * rules->costs.mask_s) + fragment_values(rules) * coding +
+           model;
 }
 
 static double transfer_s(const MeetingRules *rules, const Replica *replica, int64_t bytes)
@@ -83,9 +90,11 @@ double meeting_own_s(const MeetingRules *rules, const Replica *replica)
     const MeetingCosts *costs = &rules->costs;
     if (rules->members < 2) return 0;
     double masks = rules->secure ? rules->members * costs->mask_s : 0;
+    double coding = is_coded(rules, 0) * costs->code_s + is_coded(rules, 1) * costs->decode_s;
     int64_t up = meeting_bytes_up(rules), down = meeting_bytes_down(rules);
-    return meeting_stop_s(rules) + fragment_bytes(rules) * (costs->update_s + masks) + transfer_s(rules, replica, up) +
-           transfer_s(rules, replica, down) + 2 * pieces_down(rules) * replica->latency_s + replica->gather_s;
+    return meeting_stop_s(rules) + fragment_bytes(rules) * (costs->update_s + masks) + fragment_values(rules) * coding +
+           transfer_s(rules, replica, up) + transfer_s(rules, replica, down) +
+           2 * pieces_down(rules) * replica->latency_s + replica->gather_s;
 }
 
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas)

@@ -30,6 +30,8 @@ typedef struct MeetingCosts {
     double update_s;      /* a site makes words of its update */
     double mask_s;        /* one mask, at a site or at the coordinator that takes it out */
     double sum_s;         /* the coordinator adds one site's words */
+    double code_s;        /* a value is coded, and decoded for what that leaves out: in q6, whatever the codec */
+    double decode_s;      /* one that comes is decoded */
     int round_trips;      /* of a phase: an answer, a question, and the pause between two questions */
     int plain_phases;     /* offers and updates */
     int secure_phases;    /* and shares before, reveals after them */

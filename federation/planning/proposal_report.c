@@ -201,6 +201,8 @@ static void json_assumed(JsonWriter *json, const MeetingCosts *costs)
     json_add_number(json, "storage_Bps", costs->storage_Bps);
     json_add_number(json, "update_s_per_byte", costs->update_s);
     json_add_number(json, "mask_s_per_byte", costs->mask_s);
+    json_add_number(json, "code_s_per_value", costs->code_s);
+    json_add_number(json, "decode_s_per_value", costs->decode_s);
     json_add_number(json, "sum_s_per_byte", costs->sum_s);
     json_add_number(json, "value_bytes_up", costs->word_bytes[0]);
     json_add_number(json, "value_bytes_down", costs->word_bytes[1]);

@@ -185,6 +185,15 @@ static void bytes_are_those_of_messages(void **state)
     rules.costs.word_bytes[1] = 50.0 / 64;
     assert_int_equal(meeting_bytes_down(&rules), 4 * REPLY_HEAD + UPDATE_PIECE_HEAD + sum_roster_bytes(5) +
                                                      2 * CODED_MODEL_HEAD + 50 * (MODEL_PIECE / 64 + 1));
+    const Replica replica = {.bandwidth_Bps =
+                                 INFINITY}; /* what coding takes, both ways: at a site, at the coordinator */
+    double own = meeting_own_s(&rules, &replica), all = meeting_coordinator_s(&rules, 1);
+    rules.costs.code_s += 1e-6;
+    assert_true(fabs(meeting_own_s(&rules, &replica) - own - 1e-6 * (MODEL_PIECE + 64)) < 1e-9);
+    assert_true(fabs(meeting_coordinator_s(&rules, 1) - all - 1e-6 * (MODEL_PIECE + 64)) < 1e-9);
+    rules.costs.decode_s += 1e-6;
+    assert_true(fabs(meeting_own_s(&rules, &replica) - own - 2e-6 * (MODEL_PIECE + 64)) < 1e-9);
+    assert_true(fabs(meeting_coordinator_s(&rules, 1) - all - 5e-6 * (MODEL_PIECE + 64)) < 1e-9);
 }
 
 /* What docs/federation.md has from bench/federation: seconds of processor time for 110 M parameters. */
