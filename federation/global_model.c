@@ -65,6 +65,8 @@ void global_model_keep_remainder(GlobalModel *model)
     if (!model->remainder) model->remainder = memory_allocate(model->elements * sizeof *model->remainder);
 }
 
+bool global_model_name_is_reserved(const char *name) { return kept_named(name) >= 0; }
+
 size_t global_model_taken(const GlobalModel *model) { return (model->control ? 2 : 1) * model->elements; }
 
 void global_model_free(GlobalModel *model)

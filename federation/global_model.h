@@ -44,6 +44,8 @@ typedef struct GlobalModel {
 void global_model_open(GlobalModel *model, Hash identity, const char *const *names, const Shape *shapes, size_t count,
                        int moments);
 void global_model_free(GlobalModel *model);
+/* Whether the file has something else of a parameter under such names. */
+bool global_model_name_is_reserved(const char *name);
 /* Keeps control variates from now on, zeros if there were none; or none. */
 void global_model_keep_control(GlobalModel *model, bool keep);
 /* Keeps what a codec leaves out from now on, zeros if there was nothing. */

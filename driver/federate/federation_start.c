@@ -154,6 +154,17 @@ static void describe(Making *making)
     making->start->microbatch_rows = program->microbatch_size;
 }
 
+static bool check_tensor_names(const GlobalModel *model, const char *path, Diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const Place place = {.file = path, .object = model->tensors[i].name};
+        if (global_model_name_is_reserved(model->tensors[i].name))
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "rename it in the model, or --freeze it",
+                                     "a federation's model keeps the state of another parameter under such a name");
+    }
+    return true;
+}
+
 static bool make(Making *making, const char *path, Diagnostics *diagnostics)
 {
     local_program_build(&making->program, &making->code, &making->planned.model);
@@ -164,8 +175,9 @@ static bool make(Making *making, const char *path, Diagnostics *diagnostics)
     if (!ok) return false;
     make_model(making);
     describe(making);
-    return making->start->model.elements > 0 ||
-           input_error(diagnostics, path, NULL, "no parameter of the model is trained");
+    if (making->start->model.elements == 0)
+        return input_error(diagnostics, path, NULL, "no parameter of the model is trained");
+    return check_tensor_names(&making->start->model, path, diagnostics);
 }
 
 bool federation_start_make(FederationStart *start, Federation *federation, const char *path,

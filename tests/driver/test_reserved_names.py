@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require  # noqa: E402
+from federations import Scene  # noqa: E402
 
 skycc = os.path.abspath(sys.argv[1])
 
@@ -48,4 +49,12 @@ with tempfile.TemporaryDirectory() as scratch:
     for other in ("metadata", "momentum/w"):
         compile_to(save(["w", other]), 0)
         shutil.rmtree("out")
+    scene = Scene(skycc, "m.onnx", ".", {"paris": (1, 4)}, 1)
+    for name, code in (("momentum/w", 1), ("momentum.w", 0)):
+        output = save(["w", name])
+        made = scene.federate("f", "aggregate: plain", "min_sites: 1", "rounds: 1", dims=(),
+                              options=["--loss", f"mse:{output}"])
+        require(made.returncode == code, "federate gives", made.returncode, made.stdout)
+        require((name in made.stdout and "state of another" in made.stdout) == (code == 1), made.stdout)
+        require(os.path.exists("f") == (code == 0), "f")
 sys.exit(failed())
