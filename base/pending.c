@@ -35,8 +35,17 @@ void remove_tree(const char *path) { nftw(path, remove_entry, 16, FTW_DEPTH | FT
 
 void pending_remove_all(void)
 {
+    enum { MOST_TRIES = 1000 };
+    struct stat status;
+    int tries = 0;
     pthread_mutex_lock(&pending_lock);
-    for (size_t i = 0; i < pending_count; i++) remove_tree(pending[i].name);
+    for (size_t i = 0; i < pending_count; i++) {
+        remove_tree(pending[i].name);
+        while (lstat(pending[i].name, &status) == 0 && ++tries < MOST_TRIES) {
+            usleep(1000); /* another thread, or a linker, is still writing into the directory */
+            remove_tree(pending[i].name);
+        }
+    }
     pthread_mutex_unlock(&pending_lock);
 }
 
