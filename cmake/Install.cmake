@@ -10,7 +10,9 @@ configure_file(cmake/skycc.pc.in ${CMAKE_BINARY_DIR}/lib/pkgconfig/skycc.pc @ONL
 
 install(TARGETS skycc)
 install(TARGETS skyrt ARCHIVE DESTINATION lib/skycc)
-install(TARGETS code_generator LIBRARY DESTINATION lib/skycc)
+if(TARGET code_generator)
+  install(TARGETS code_generator LIBRARY DESTINATION lib/skycc)
+endif()
 install(TARGETS gateway member RUNTIME DESTINATION lib/skycc)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/lib/cmake ${CMAKE_BINARY_DIR}/lib/pkgconfig DESTINATION lib)
 install(FILES LICENSE DESTINATION share/doc/skycc)

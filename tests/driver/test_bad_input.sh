@@ -145,13 +145,15 @@ build --force || fail "--force"
 # An interrupt leaves no files. The linker of this cluster file says that it runs, and then waits forever.
 mkfifo linking never
 exec 3<>linking 4<>never
-printf '#!/bin/sh\necho >linking\nexec cat never\n' >slow-linker && chmod +x slow-linker
+printf '#!/bin/sh\necho $PPID >linking\nexec cat never\n' >slow-linker && chmod +x slow-linker
 (echo 'targets: [{name: slow, triple: x86_64-pc-linux-gnu, linker: ./slow-linker}]' &&
     sed 's/threads: 1/threads: 1, target: slow/' cluster.yaml) >slow.yaml
 for signal in INT TERM; do
     env --default-signal=INT "$skycc" compile "$model" -d slow.yaml -o interrupted "${dimensions[@]}" -q 4>&- &
     compiler=$!
-    read -r -t 100 -u 3 || fail "the linker was not reached"
+    until [ "${linked_for-}" = $compiler ]; do # a program each is linked at once, and the former compiler's last
+        read -r -t 100 -u 3 linked_for || { fail "the linker was not reached" && break; }
+    done
     kill -$signal $compiler
     wait $compiler
     [ $? -gt 128 ] || fail "SIG$signal did not end the compiler"
@@ -178,11 +180,9 @@ sed 's/"certificate":/"certificate"/' right.json >damaged.json
 expect 1 'damaged.json:[0-9]*:[0-9]*: error: not valid JSON' -- "$skycc" verify damaged.json --costs "$costs"
 
 # Half an installation: what is there works, what is missing is named.
-mkdir -p half lib/skycc && cp "$skycc" half/skycc
-half/skycc check "$model" >/dev/null || fail "check needs no code generator"
-expect 5 'the code generator cannot be loaded: .*lib/skycc/code_generator.so' 'hint: install it' -- \
-    half/skycc compile "$model" -d cluster.yaml -o half-programs "${dimensions[@]}"
-cp "$(dirname "$skycc")/../lib/skycc/code_generator.so" lib/skycc/
+mkdir half && cp "$skycc" half/skycc
+[ ! -e "${skycc%/bin/skycc}/lib/skycc/code_generator.so" ] ||
+    { mkdir -p lib/skycc && cp "${skycc%/bin/skycc}/lib/skycc/code_generator.so" lib/skycc/; }
 expect 5 'libskyrt.a is not found' 'hint:' -- \
     half/skycc compile "$model" -d cluster.yaml -o half-programs "${dimensions[@]}"
 expect 2 'unknown option\|unrecognized option' 'hint: skycc compile --help' -- "$skycc" compile --no-such-option

@@ -21,6 +21,18 @@ if grep -rl -e "$build" -e "$source" -e "$scratch" installed; then die \
 mkdir moved
 mv installed moved/prefix
 
+# Without the code generator, what generates no code works, and what does names it.
+mv moved/prefix/lib/skycc/code_generator.so .
+model=$source/tests/data/bert/bert-nano-seqcls-opset17-dyn.onnx
+echo 'devices: [{name: a}]' >cluster.yaml
+moved/prefix/bin/skycc check "$model" >check.log 2>&1 || die "check needs no code generator: $(cat check.log)"
+status=0
+moved/prefix/bin/skycc compile "$model" -d cluster.yaml --dim seq=8 -o none >compile.log 2>&1 || status=$?
+[ $status = 5 ] || die "without its code generator compile ends with $status: $(cat compile.log)"
+grep -q 'the code generator cannot be loaded: .*lib/skycc/code_generator.so' compile.log || die "$(cat compile.log)"
+grep -q 'hint: install it' compile.log || die "no hint: $(cat compile.log)"
+mv code_generator.so moved/prefix/lib/skycc/
+
 cp -r "$source/examples/pipeline" example
 cmake -G Ninja -S example -B work -DCMAKE_PREFIX_PATH="$scratch/moved/prefix" >configure.log
 cmake --build work >build.log
