@@ -13,13 +13,21 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
 static char *load_error; /* why there is none */
+extern const char code_generator_sources[];
 
 static void load(void)
 {
     Arena arena = {0};
     char *directory = file_program_directory();
-    library = dlopen(arena_format(&arena, "%s/../lib/skycc/code_generator.so", directory), RTLD_NOW | RTLD_LOCAL);
-    if (!library && !(load_error = strdup(dlerror()))) memory_exhausted();
+    const char *path = arena_format(&arena, "%s/../lib/skycc/code_generator.so", directory), *error = NULL;
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *sources = library ? dlsym(library, "code_generator_sources") : NULL;
+    if (!library)
+        error = dlerror();
+    else if (!sources || strcmp(sources, code_generator_sources) != 0)
+        error = arena_format(&arena, "%s is of another build than this skycc", path);
+    if (error) library = NULL;
+    if (error && !(load_error = strdup(error))) memory_exhausted();
     free(directory);
     arena_free(&arena);
 }
@@ -38,7 +46,7 @@ bool target_init(Target *target, TargetOptions options, Diagnostics *diagnostics
     if (library) return ((__typeof__(target_init) *)find("target_init"))(target, options, diagnostics);
     *target = (Target){0};
     diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
-                      "install it as lib/skycc/code_generator.so next to bin/, and LLVM's library with it",
+                      "install bin/skycc and lib/skycc/code_generator.so of one build, and LLVM's library with them",
                       "the code generator cannot be loaded: %s", load_error);
     return false;
 }
