@@ -65,6 +65,16 @@ void global_model_keep_remainder(GlobalModel *model)
     if (!model->remainder) model->remainder = memory_allocate(model->elements * sizeof *model->remainder);
 }
 
+Hash global_model_hash(const GlobalModel *model, Hash hash)
+{
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const GlobalTensor *tensor = &model->tensors[i];
+        hash = hash_extend(hash, tensor->name, strlen(tensor->name) + 1);
+        hash = hash_extend(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
+    }
+    return hash_extend(hash, model->values, model->elements * sizeof *model->values);
+}
+
 bool global_model_name_is_reserved(const char *name) { return kept_named(name) >= 0; }
 
 size_t global_model_taken(const GlobalModel *model) { return (model->control ? 2 : 1) * model->elements; }
@@ -123,6 +133,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     char hash[33];
     safetensors_writer_metadata(writer, "format", "skycc.global/1");
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
+    safetensors_writer_metadata(writer, "check", hash_format(global_model_hash(model, (Hash){0}), hash));
     safetensors_writer_metadata(writer, "round", arena_format(&names, "%" PRId64, model->round));
     if (model->branch) safetensors_writer_metadata(writer, "branch", arena_format(&names, "%" PRId64, model->branch));
     if (model->spent > model->round)
@@ -189,6 +200,18 @@ static bool read_head(GlobalModel *model, const SafeTensors *file, const char *p
     return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "does not say which round is next");
 }
 
+/* Sites and coordinator say by position what they mean: the tensors' order is part of it. Files of an earlier skycc do
+ * not have the hash. */
+static bool check_values(const GlobalModel *model, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
+{
+    char hash[33];
+    const char *check = safetensors_metadata(file, "check");
+    return !check || strcmp(check, hash_format(global_model_hash(model, (Hash){0}), hash)) == 0 ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             "bring back the file that skycc wrote; another program cannot save it again",
+                             "has other values than skycc wrote, or the same in another order");
+}
+
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics)
 {
     SafeTensors file;
@@ -203,6 +226,7 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
                 ok = read_tensor(&file, path, arena_format(&names, "%s%s", kept_prefixes[k], tensor->name), tensor,
                                  kept_of(model, k) + tensor->first, diagnostics);
     }
+    ok = ok && check_values(model, &file, path, diagnostics);
     arena_free(&names);
     safetensors_close(&file);
     return ok;

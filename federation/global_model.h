@@ -50,6 +50,8 @@ bool global_model_name_is_reserved(const char *name);
 void global_model_keep_control(GlobalModel *model, bool keep);
 /* Keeps what a codec leaves out from now on, zeros if there was nothing. */
 void global_model_keep_remainder(GlobalModel *model);
+/* Adds to `hash` the tensors' names, shapes and values, in this order. */
+Hash global_model_hash(const GlobalModel *model, Hash hash);
 /* How many elements sites take: of the values, and of the control variates. */
 size_t global_model_taken(const GlobalModel *model);
 
@@ -61,7 +63,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
  * nothing. */
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics);
 /* Fills values, moments, round and step. Errors: a file of another federation, or with other tensors; values that are
- * not finite. */
+ * not finite, or not those that global_model_write wrote, in their order. */
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
 
 /* The elements, first and end, that meet in the round, with the model in `fragments` fragments; with control variates,

@@ -105,12 +105,7 @@ static Hash hash_model(const GlobalModel *model, const FederationCompiled *compi
     Hash hash = hash_bytes(compiled->model_hash, strlen(compiled->model_hash));
     hash = hash_extend(hash, compiled->recipe, strlen(compiled->recipe));
     hash = hash_extend(hash, compiled->low_rank, strlen(compiled->low_rank));
-    for (size_t i = 0; i < model->tensor_count; i++) {
-        const GlobalTensor *tensor = &model->tensors[i];
-        hash = hash_extend(hash, tensor->name, strlen(tensor->name) + 1);
-        hash = hash_extend(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
-    }
-    return hash_extend(hash, model->values, model->elements * sizeof *model->values);
+    return global_model_hash(model, hash);
 }
 
 /* Of the values in the form in which programs have them, as weights.c checks them. */

@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #include "base/random.h"
+#include "base/safetensors.h"
 #include "federation/global_model.h"
 #include "tests/common/scratch.h"
 
@@ -216,6 +217,28 @@ static void other_federations_and_models_are_refused(void **state)
     global_model_free(&model);
 }
 
+/* Another program has saved the file: values are told by position. */
+static void another_order_is_refused(void **state)
+{
+    (void)state;
+    GlobalModel model;
+    Diagnostics diagnostics = {0};
+    global_model_open(&model, identity, names, shapes, 3, false);
+    fill(&model, 4);
+    char check[33], name[33];
+    SafeTensorsWriter *writer = safetensors_writer();
+    safetensors_writer_metadata(writer, "federation", hash_format(identity, name));
+    safetensors_writer_metadata(writer, "round", "0");
+    safetensors_writer_metadata(writer, "check", hash_format(global_model_hash(&model, (Hash){0}), check));
+    for (size_t i = 3; i-- > 0;)
+        safetensors_writer_add(writer, names[i], DTYPE_F32, &shapes[i], model.values + model.tensors[i].first);
+    assert_true(safetensors_write(writer, "model.safetensors", &diagnostics));
+    global_model_free(&model);
+    assert_false(global_model_open_file(&model, identity, "model.safetensors", 0, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "in another order");
+    global_model_free(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +253,7 @@ int main(void)
                                         scratch_folder_leave),
         cmocka_unit_test_setup_teardown(other_federations_and_models_are_refused, scratch_folder_enter,
                                         scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(another_order_is_refused, scratch_folder_enter, scratch_folder_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

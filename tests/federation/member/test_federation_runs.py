@@ -200,7 +200,12 @@ def check_newcomers():
     }
     before.update({f"{kept}/{name}": random.normal(size=tensor.shape).astype("f4")
                    for kept in ("momentum", "remainder") for name, tensor in before.items()})
-    safetensors_files.write(path, before, safetensors_files.metadata(path))
+    safetensors_files.write(path, before, {**safetensors_files.metadata(path), "check": ""})
+    text = federate("momentum", "rounds: 2", options=follow, code=1)
+    require("has other values than skycc wrote" in text, text)
+    metadata = safetensors_files.metadata(path)
+    del metadata["check"]
+    safetensors_files.write(path, before, metadata)
     federate("momentum", "rounds: 2", options=follow)
     after = safetensors_files.read("momentum/coordinator/model.safetensors")
     require(before.keys() == after.keys(), "values, momentum and remainder are there")
@@ -538,13 +543,19 @@ def check_amendments():
     serving.process.wait()
 
 
-def give_another_start(folder):
-    """Of other values in one place, the last: the files' order of tensors is that of the federation."""
+def change_start(folder, change):
     with open(f"{folder}/start.safetensors", "r+b") as file:
-        file.seek(-4, os.SEEK_END)
-        value = np.frombuffer(file.read(), "f4") + np.float32(1e-6)
-        file.seek(-4, os.SEEK_END)
-        file.write(value.tobytes())
+        changed = change(file.read())
+        file.seek(0)
+        file.write(changed)
+
+
+def give_another_start(folder):
+    """Of other values in one place: refused, but for a file that does not say what it had, of an earlier skycc."""
+    change_start(folder, lambda data: data[:-4] + (np.frombuffer(data[-4:], "f4") + np.float32(1e-6)).tobytes())
+    text = call(f"{folder}/train", "--join", "--data", "lima.safetensors", "--checkpoint", "another", *TRAINING, code=1)
+    require("has other values than skycc wrote" in text, text)
+    change_start(folder, lambda data: data.replace(b'"check"', b'"chock"', 1))
 
 
 def check_coded_model(folder, said, rounds):
