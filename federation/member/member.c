@@ -166,7 +166,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
         return false;
     if (federation->overlap && !open_end(member, diagnostics)) return false;
     path = arena_format(&member->arena, "%s/noise.seed", options->checkpoint);
-    return !(federation->privacy.clip > 0) || noise_seed_open(&member->noise_seed, path, diagnostics);
+    return !(federation->privacy.clip > 0) || noise_seed_open(&member->noise_seed, began, path, diagnostics);
 }
 
 void member_free(Member *member)

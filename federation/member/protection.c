@@ -27,10 +27,15 @@ static bool write_seed(const NoiseSeed *seed, const char *path, Diagnostics *dia
     return ok;
 }
 
-bool noise_seed_open(NoiseSeed *seed, const char *path, Diagnostics *diagnostics)
+bool noise_seed_open(NoiseSeed *seed, bool began, const char *path, Diagnostics *diagnostics)
 {
+    static const char hint[] = "bring it back, or begin with another --checkpoint directory";
     unsigned char bytes[sizeof seed->bytes + 1];
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0 && errno == ENOENT && began)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
+                                 "the seed of this site's noise is gone: with another one the same update would be "
+                                 "sent twice with different noise, which shows it");
     if (descriptor < 0 && errno == ENOENT) {
         randombytes_buf(seed->bytes, sizeof seed->bytes);
         return write_seed(seed, path, diagnostics);
@@ -40,8 +45,7 @@ bool noise_seed_open(NoiseSeed *seed, const char *path, Diagnostics *diagnostics
     close(descriptor);
     memcpy(seed->bytes, bytes, sizeof seed->bytes);
     return size == sizeof seed->bytes ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             "bring it back, or begin with another --checkpoint directory",
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
                              "is not the seed of this site's noise: it has not %zu bytes", sizeof seed->bytes);
 }
 

@@ -13,8 +13,8 @@ typedef struct NoiseSeed {
     unsigned char bytes[NOISE_KEY_BYTES];
 } NoiseSeed;
 
-/* Reads the seed, or draws it and writes it, for its owner alone, where there is none. */
-bool noise_seed_open(NoiseSeed *seed, const char *path, Diagnostics *diagnostics);
+/* Reads the seed; at a site that has not begun, draws it where there is none and writes it, for its owner alone. */
+bool noise_seed_open(NoiseSeed *seed, bool began, const char *path, Diagnostics *diagnostics);
 
 /* False, and leaves the update as it is, where a value is not finite. */
 bool update_protect(float *update, size_t count, const Federation *federation, const NoiseSeed *seed, int64_t round);

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "federation/member/protection.h"
@@ -21,7 +22,7 @@ static NoiseSeed open_seed(const char *path)
 {
     Diagnostics diagnostics = {0};
     NoiseSeed seed;
-    assert_true(noise_seed_open(&seed, path, &diagnostics));
+    assert_true(noise_seed_open(&seed, false, path, &diagnostics));
     return seed;
 }
 
@@ -70,14 +71,16 @@ static void what_is_not_finite_is_refused(void **state)
     }
 }
 
-static void a_damaged_seed_is_refused(void **state)
+static void a_seed_that_is_damaged_or_lost_is_refused(void **state)
 {
     Diagnostics diagnostics = {0};
     NoiseSeed seed;
     (void)state;
     write_bytes("short", "abc", 3);
-    assert_false(noise_seed_open(&seed, "short", &diagnostics));
+    assert_false(noise_seed_open(&seed, false, "short", &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
+    assert_false(noise_seed_open(&seed, true, "lost", &diagnostics));
+    assert_int_not_equal(access("lost", F_OK), 0);
     diagnostics_free(&diagnostics);
 }
 
@@ -100,7 +103,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_site_that_is_started_again_sends_the_same),
         cmocka_unit_test(what_is_not_finite_is_refused),
-        cmocka_unit_test(a_damaged_seed_is_refused),
+        cmocka_unit_test(a_seed_that_is_damaged_or_lost_is_refused),
         cmocka_unit_test(noise_is_drawn_in_bulk),
     };
     return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);
