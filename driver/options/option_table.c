@@ -506,13 +506,12 @@ static const Option rows[] = {
      .help = "lookups of this row of an embedding table give it no gradient, as padding_idx in PyTorch (may be "
              "repeated)",
      .detail = "Lookups of row _INDEX_ of table _NAME_ give it no gradient, as _padding_idx_ of PyTorch's Embedding "
-               "does. ONNX does not record _padding_idx_, so name the tables that have one in the model's code: for "
-               "BERT and its relatives the word embeddings, for RoBERTa the positions too, with the padding token's "
-               "id. It makes a difference only if padded positions reach the loss, as they do for *--head qa*: models "
-               "that *skycc import* made with this head leave the rows of padding out by themselves. The outputs stay "
-               "the same. Other "
-               "uses of the table, such as a tied decoder, still give the row gradients, and weight decay still "
-               "shrinks it, as in PyTorch. May be repeated."},
+               "does. Models that *skycc import* or PyTorch's default exporter made leave out these rows by "
+               "themselves. Other exporters do not record _padding_idx_, so name the tables that have one in the "
+               "model's code: for BERT and its relatives the word embeddings, for RoBERTa the positions too, with the "
+               "padding token's id. It makes a difference only if padded positions reach the loss. The outputs stay "
+               "the same. Other uses of the table, such as a tied decoder, still give the row gradients, and weight "
+               "decay still shrinks it, as in PyTorch. May be repeated."},
     {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train, .common = CHECK,
      .help = "train what matches the pattern (whatever --freeze says; may be repeated)"},
     {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = CHECK | COMPILE | FEDERATE,

@@ -111,6 +111,9 @@ bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value);
 /* The program line that made the node, with its callers unless it stands in a module of PyTorch's own; "" if the
  * exporter does not give it. */
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
+/* The padding_idx of the torch.nn.Embedding that became this Gather, where PyTorch's default exporter kept the call:
+ * the row to which looking it up passes no gradient. Negative: none, or not known. */
+int64_t padding_row(Arena *arena, const Onnx__NodeProto *node);
 
 /* restore_bias.c: PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model
  * is, and notes it in the node's metadata. Training needs it, so this restores it as an initializer of zeros, with a

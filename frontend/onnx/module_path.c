@@ -1,5 +1,6 @@
 #include "frontend/onnx/importer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/onnx/model.h"
@@ -85,4 +86,13 @@ const char *source_lines(Arena *arena, const Onnx__NodeProto *node)
     const char *last = lines;
     for (const char *next = lines; (next = strstr(next, "File \"")); next++) last = next;
     return strstr(last, "/torch/nn/modules/") ? last : lines;
+}
+
+int64_t padding_row(Arena *arena, const Onnx__NodeProto *node)
+{
+    static const char call[] = "aten.embedding.default](args = (";
+    const char *text = node_metadata(arena, node, "pkg.torch.onnx.fx_node");
+    text = text ? strstr(text, call) : NULL;
+    for (int i = 0; text && i < 2; i++) text = strpbrk(i ? text + 1 : text + sizeof call - 1, ",)");
+    return text && *text == ',' ? strtoll(text + 1, NULL, 10) : -1;
 }

@@ -3,7 +3,8 @@
 batch or every position: these train as one, as in the model before folding, and are exported as copies again. What may
 be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
-buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint.
+buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. The row of
+padding that PyTorch's default exporter names in metadata gets no gradient from lookups.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -30,7 +31,7 @@ def metadata(message, tag, **entries):
     """Adds metadata, which the installed onnx may be too old to know, to a message."""
     for key, value in entries.items():
         entry = onnx.StringStringEntryProto(key=key.replace("__", "."), value=value).SerializeToString()
-        message.MergeFromString(bytes([tag << 3 | 2, len(entry)]) + entry)
+        message.MergeFromString(bytes([tag << 3 | 2, len(entry) & 127 | 128, len(entry) >> 7]) + entry)
 
 
 def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False, **others):
@@ -203,6 +204,16 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                      pkg__torch__onnx__stack_trace=f'File "/m.py", line {line}\n File "{module}", line 1')
         STARTS["folded#1"] = np.zeros(WIDTH)
         accepted("twice", both if one else both | {"folded#1"}, 2, called, np.zeros(WIDTH), "sum")
+
+    for arguments, left_out in ("%p_table, %ids, 3", 3), ("%p_table, %ids, -1", None), ("%p_table, %ids", None):
+        model("padding", 2, [], kind, "x")
+        padded = onnx.load("padding")
+        metadata(padded.graph.node[0], 9, pkg__torch__onnx__fx_node="%embedding : [num_users=1] = call_function["
+                 f"target=torch.ops.aten.embedding.default](args = ({arguments}), kwargs = {{}})")
+        onnx.save(padded, "padding")
+        trained("padding", "--grad")
+        rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
+        require(all(rows[i] == (i < 6 and i != left_out) for i in range(7)), "padding", arguments, rows)
 
     masked = np.zeros((1, 1, TOKENS, TOKENS))
     masked[0, 0, 1] = -np.inf  # as of a query whose keys are all padding
