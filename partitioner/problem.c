@@ -279,12 +279,11 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
     problem->objective = objective;
     problem->schedule = schedule;
     find_types(problem);
-    if (!fill_types(problem, diagnostics)) {
+    if (!fill_types(problem, diagnostics) || !problem_fill_links(problem, diagnostics)) {
         problem_free(problem);
         return false;
     }
     fill_memory(problem);
-    problem_fill_links(problem);
     close_for_sites(problem);
     return true;
 }

@@ -81,7 +81,7 @@ typedef struct Problem {
 static inline double problem_rounds(const Problem *problem, double period) { return ceil(problem->rounds * period); }
 
 /* `microbatches` 0: those of the costs, which is the only choice if these have samples of steps. Fails (reporting) when
- * times are too large to be added in 64 bits. */
+ * times are too large to be added in 64 bits, or there are too many different links. */
 bool problem_create(Problem *problem, const Costs *costs, PlanObjective objective, PlanSchedule schedule,
                     int microbatches, Diagnostics *diagnostics);
 /* The same with recomputation; `devices` (kept) with PLAN_RECOMPUTE_AUTO, or NULL. */
@@ -93,8 +93,8 @@ bool problem_create_recomputing(Problem *problem, const Costs *costs, PlanObject
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
                     PlanRecompute recompute, const bool *devices);
 void problem_free(Problem *problem);
-/* Part of problem_create: the links (problem_links.c). */
-void problem_fill_links(Problem *problem);
+/* Part of problem_create: the links (problem_links.c). Fails (reporting) when their table would be too large. */
+bool problem_fill_links(Problem *problem, Diagnostics *diagnostics);
 /* From now on memory is what an order with at most `limit` micro-batches in flight per stage takes; 0: as it is. Not
  * under GPipe. */
 void problem_limit_in_flight(Problem *problem, int limit);

@@ -7,6 +7,7 @@
 
 /* A link that would take weeks for a message is as good as closed. */
 static const double MOST_NS = 1e15;
+static const double MOST_BYTES = 0x1p30; /* of the table of links */
 
 static int64_t nanoseconds(double seconds)
 {
@@ -122,7 +123,19 @@ static void fill_class(Problem *p, const LayerCost *layer, LinkCharge *links)
     free(coding[1]);
 }
 
-void problem_fill_links(Problem *p)
+static bool check_size(const Problem *p, size_t pairs, Diagnostics *diagnostics)
+{
+    const Costs *costs = p->costs;
+    double bytes = (double)pairs * p->width_count * (double)sizeof *p->charges;
+    return bytes <= MOST_BYTES ||
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(costs->name),
+                             "put devices whose links are alike in one region",
+                             "the links between %d regions, each for %d sizes of what crosses them, would take %.1f "
+                             "GiB: at most %.0f are allowed",
+                             p->region_count, p->width_count, bytes / 0x1p30, MOST_BYTES / 0x1p30);
+}
+
+bool problem_fill_links(Problem *p, Diagnostics *diagnostics)
 {
     const Costs *costs = p->costs;
     int n = p->layer_count, classes = 0;
@@ -139,6 +152,7 @@ void problem_fill_links(Problem *p)
     }
     p->width_count = classes > 0 ? classes : 1;
     size_t pairs = (size_t)p->region_count * (size_t)p->region_count;
+    if (!check_size(p, pairs, diagnostics)) return false;
     p->latency = arena_new_array(&p->arena, int64_t, pairs);
     p->charges = arena_new_array(&p->arena, LinkCharge, pairs * (size_t)p->width_count);
     p->free_links = true;
@@ -147,4 +161,5 @@ void problem_fill_links(Problem *p)
         p->free_links &= p->latency[i] == 0;
     }
     for (int k = 0; k < classes; k++) fill_class(p, widths[k].layer, p->charges + (size_t)k * pairs);
+    return true;
 }

@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
-from checks import failed, require
+from checks import failed, printed, require
 
 SKYCC = sys.argv[1]
 TIMES, MOST = 16, 30
@@ -51,14 +51,15 @@ def functions(count):
     return field(1, 8) + field(7, graph) + field(8, opset) + field(8, own) + defined
 
 
-def devices(count):
-    """Costs of ten layers on as many unequal devices."""
-    layer = {"forward_s": 1e-3, "backward_s": 2e-3, "update_s": 1e-4, "memory_bytes": 1000, "output_bytes": 100}
-    regions = {"regions": ["a", "b"], "latency_s": [[1e-4, 1e-3], [1e-3, 1e-4]], "bandwidth_Bps": [[1e9, 1e8]] * 2}
+def devices(count, layers=10, regions=2):
+    """Costs of so many layers, with outputs of as many sizes, on so many unequal devices."""
+    layer = {"forward_s": 1e-3, "backward_s": 2e-3, "update_s": 1e-4, "memory_bytes": 1000}
+    links = {"regions": [f"r{i}" for i in range(regions)], "latency_s": [[1e-4] * regions] * regions,
+             "bandwidth_Bps": [[1e9] * regions] * regions}
     return json.dumps({
-        "format": "skycc.costs/1", "name": "many", "microbatches": 8, "links": regions,
-        "layers": [dict(layer, name=f"l{i}") for i in range(10)],
-        "devices": [{"name": f"d{i}", "slowdown": 1 + i / count, "memory_bytes": 1 << 40, "region": "ab"[i % 2]}
+        "format": "skycc.costs/1", "name": "many", "microbatches": 8, "links": links,
+        "layers": [dict(layer, name=f"l{i}", output_bytes=100 + i) for i in range(layers)],
+        "devices": [{"name": f"d{i}", "slowdown": 1 + i / count, "memory_bytes": 1 << 40, "region": f"r{i % regions}"}
                     for i in range(count)]}).encode()
 
 
@@ -85,4 +86,8 @@ with tempfile.TemporaryDirectory() as folder:
     check("marks", marks, 2000, "tokenize", "--vocab", "vocab.txt", "input.csv", "--text", "text", "--label", "label",
           "-o", "rows.safetensors")
     check("devices", devices, 1000, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
+    with open("input.csv", "wb") as links:
+        links.write(devices(100, 2000, 100))
+    text = printed(SKYCC, "plan", "--costs", "input.csv", code=1)
+    require("the links between 100 regions, each for 1999 sizes of what crosses them, would take 1.3 GiB" in text, text)
 sys.exit(failed())
