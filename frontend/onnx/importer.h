@@ -14,13 +14,17 @@ typedef enum SymbolKind { SYMBOL_INPUT, SYMBOL_INITIALIZER, SYMBOL_NODE } Symbol
 typedef struct Symbol {
     const char *name;
     SymbolKind kind;
-    uint32_t index; /* of the input, initializer or node in the ONNX graph */
-    ValueId value;  /* 0: not made yet, or not to be had: the node that makes it failed */
-    bool needed;    /* a graph output depends on it */
-    bool trained;   /* ... through operators that pass gradients */
-    bool buffer;    /* the exporter says so (module_path.c) */
-    bool scales;    /* a scale or a zero point of quantised numbers */
+    uint32_t index;          /* of the input, initializer or node in the ONNX graph */
+    ValueId value;           /* 0: not made yet, or not to be had: the node that makes it failed */
+    bool needed;             /* a graph output depends on it */
+    bool trained;            /* ... through operators that pass gradients */
+    bool buffer;             /* the exporter says so (module_path.c) */
+    const char *folded_from; /* names of what the exporter computed it of; NULL: it does not say */
+    bool scales;             /* a scale or a zero point of quantised numbers */
 } Symbol;
+
+/* FOLD_COMPUTES: of the elements of parameters; FOLD_MOVES: these themselves, in another order, or some of them. */
+typedef enum FoldKind { FOLD_UNKNOWN, FOLD_OF_CONSTANTS, FOLD_MOVES, FOLD_COMPUTES } FoldKind;
 
 struct Normalization;
 
@@ -108,6 +112,11 @@ const char *module_path(Arena *arena, const Onnx__NodeProto *node);
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
 /* Whether PyTorch's default exporter says that the value is a buffer, which no optimiser updates. */
 bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value);
+/* Names of what PyTorch's default exporter computed the value of: "['a', 'b']"; NULL if it does not say. */
+const char *folded_from(Arena *arena, const Onnx__ValueInfoProto *value);
+/* What the exporter did to compute the value of this name, by its name and theirs, which say the operators. Sets
+ * `parameter` to one that it is computed of, as far as is known; else to NULL. */
+FoldKind fold_kind(Importer *importer, const char *name, const char *sources, const char **parameter);
 /* The program line that made the node, with its callers unless it stands in a module of PyTorch's own; "" if the
  * exporter does not give it. */
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node);

@@ -325,12 +325,19 @@ static bool is_quantized(const Importer *importer, const Initializer *initialize
     return (dtype == DTYPE_I8 || dtype == DTYPE_U8) && !importer->symbols[initializer->symbol].scales;
 }
 
+/* What the exporter says of them, before they are read. */
 static void mark_buffers(Importer *importer)
 {
     for (size_t i = 0; i < importer->proto->n_value_info; i++) {
         const Onnx__ValueInfoProto *value = importer->proto->value_info[i];
         const uint32_t *symbol = value->name ? string_map_find(&importer->names, value->name) : NULL;
-        if (symbol && value_is_buffer(&importer->arena, value)) importer->symbols[*symbol].buffer = true;
+        if (!symbol) continue;
+        Symbol *own = &importer->symbols[*symbol];
+        const char *parameter;
+        own->folded_from = folded_from(&importer->arena, value);
+        own->buffer =
+            value_is_buffer(&importer->arena, value) ||
+            (own->folded_from && fold_kind(importer, own->name, own->folded_from, &parameter) == FOLD_OF_CONSTANTS);
     }
 }
 
@@ -363,6 +370,7 @@ static const char *why_constant(const Importer *importer, const Initializer *ini
     if (is_quantized(importer, initializer)) return "is quantised";
     if (!dtype_is_float(initializer->tensor.dtype)) return NULL;
     if (symbol->scales) return "is a scale of what is quantised";
+    if (symbol->buffer && symbol->folded_from) return "was computed of constants by the exporter";
     if (symbol->buffer) return "is a buffer, which PyTorch's optimisers do not update";
     return symbol->trained ? "is one number" : "reaches no output by operators with a gradient";
 }
@@ -421,9 +429,11 @@ static bool is_used_by(const Importer *importer, const Initializer *initializer,
 
 /* Whether it is 1 + a weight, as in Gemma's norms: decay must be of the weight. The two exporters of PyTorch name what
  * they fold by its operator, or by the one that reads it. */
-static bool is_one_plus(const Importer *importer, const Initializer *initializer)
+static bool is_one_plus(Importer *importer, const Initializer *initializer)
 {
-    const char *name = initializer->name;
+    const char *name = initializer->name, *sources = importer->symbols[initializer->symbol].folded_from, *weight;
+    /* What it is the sum of has to be the weight itself. */
+    if (sources && fold_kind(importer, "", sources, &weight) != FOLD_MOVES) return false;
     bool sum = strcmp(name, "add") == 0 || strncmp(name, "add_", 4) == 0 || strncmp(name, "onnx::Mul_", 10) == 0;
     size_t gains = 0;
     for (size_t i = 0; i < initializer->uses.count; i++) {
@@ -433,8 +443,8 @@ static bool is_one_plus(const Importer *importer, const Initializer *initializer
         gains += strcmp(op, "Mul") == 0 ||
                  (use->input == 1 && (strcmp(op, "LayerNormalization") == 0 || strcmp(op, "RMSNormalization") == 0));
     }
-    return sum && may_be_folded(importer, initializer) && initializer->tensor.shape.rank == 1 && gains &&
-           gains == initializer->uses.count;
+    return sum && may_be_folded(importer, initializer) && initializer->tensor.shape.rank == 1 &&
+           shape_elements(&initializer->tensor.shape) > 1 && gains && gains == initializer->uses.count;
 }
 
 static void subtract_one(Importer *importer, Initializer *initializer)

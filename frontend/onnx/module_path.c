@@ -33,6 +33,48 @@ bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value)
     return kind && strcmp(kind, "BUFFER") == 0;
 }
 
+const char *folded_from(Arena *arena, const Onnx__ValueInfoProto *value)
+{
+    return metadata(arena, &value->base, VALUE_METADATA, "pkg.onnxscript.optimizer.folded_from");
+}
+
+/* "softplus_4" is one of {"exp", "softplus"}: numbers tell calls apart. */
+static bool is_call_of(const char *name, size_t length, const char *const *words)
+{
+    while (length && (name[length - 1] == '_' || (name[length - 1] >= '0' && name[length - 1] <= '9'))) length--;
+    for (; *words; words++)
+        if (strlen(*words) == length && memcmp(*words, name, length) == 0) return true;
+    return false;
+}
+
+FoldKind fold_kind(Importer *importer, const char *name, const char *sources, const char **parameter)
+{
+    static const char *const fills[] = {"zeros",    "ones",     "full",      "zeros_like",    "ones_like", "full_like",
+                                        "new_ones", "new_full", "new_zeros", "scalar_tensor", "arange",    NULL},
+                             *const indices[] = {"embedding", "gather", "index", "index_select", "arange", NULL},
+                             *const arithmetic[] = {"add",        "sub",      "rsub",       "mul",    "div",  "neg",
+                                                    "pow",        "abs",      "exp",        "log",    "sqrt", "rsqrt",
+                                                    "sigmoid",    "tanh",     "silu",       "gelu",   "relu", "linear",
+                                                    "layer_norm", "softmax",  "matmul",     "mm",     "bmm",  "addmm",
+                                                    "sum",        "mean",     "var",        "einsum", "norm", "clamp",
+                                                    "square",     "softplus", "reciprocal", NULL};
+    bool looks_up = false, computes = false;
+    *parameter = NULL;
+    for (const char *start = sources, *end; (start = strchr(start, '\'')) && (end = strchr(++start, '\''));
+         start = end + 1) {
+        size_t length = (size_t)(end - start);
+        const char *source = memchr(start, '.', length) ? arena_string_n(&importer->arena, start, length) : NULL;
+        const uint32_t *symbol = source ? string_map_find(&importer->names, source) : NULL;
+        bool buffer = symbol && importer->symbols[*symbol].buffer;
+        if (source && !buffer && !(*parameter && strstr(*parameter, ".weight"))) *parameter = source;
+        looks_up |= is_call_of(start, length, indices);
+        computes |= is_call_of(start, length, arithmetic);
+    }
+    if (!*parameter) return is_call_of(name, strlen(name), fills) ? FOLD_OF_CONSTANTS : FOLD_UNKNOWN;
+    /* What comes before a look-up is arithmetic of its indices. */
+    return is_call_of(name, strlen(name), arithmetic) || (computes && !looks_up) ? FOLD_COMPUTES : FOLD_MOVES;
+}
+
 /* The last but one of "['', 'bert', 'bert.encoder', 'linear']": the last one is the node itself. */
 static const char *innermost_scope(Arena *arena, const char *list)
 {

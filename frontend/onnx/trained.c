@@ -127,21 +127,36 @@ static void tell_adapters(const Importer *importer)
             "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
 }
 
+/* A parameter of whose elements the exporter computed this initializer, as it says; NULL: none. */
+static const char *computed_of(Importer *importer, const ImportedParameter *parameter)
+{
+    const char *name = importer->proto->initializer[parameter->initializer]->name, *of;
+    const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, name)];
+    bool computed = symbol->folded_from && !parameter->one_plus &&
+                    fold_kind(importer, name, symbol->folded_from, &of) == FOLD_COMPUTES;
+    return computed ? of : NULL;
+}
+
 /* Training would move copies apart, and what was computed of parameters to where these cannot bring it. */
-static void refuse_folded(const Importer *importer, const ImportedParameter *parameter, bool copies)
+static void refuse_folded(const Importer *importer, const ImportedParameter *parameter, bool copies, const char *of)
 {
     char place[512];
     snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
+    Arena *arena = &importer->model->arena;
     const char *how = copies ? "with a dynamic batch, and token_type_ids as an input"
                              : "with optimize=False (TorchScript: do_constant_folding=False)";
+    const char *why = copies ? "holds copies of one parameter for all rows or positions, as exports with fixed shapes "
+                               "do: trained apart, they would become different"
+                      : of   ? arena_format(arena,
+                                            "the exporter computed it of parameters that the file no longer has, "
+                                              "as '%.400s', and it cannot be trained in their place",
+                                            of)
+                             : "has the form of activations: the exporter computed it of parameters that the file no "
+                               "longer has, and it cannot be trained in their place";
     diagnostics_error(
         importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
-        arena_format(&importer->model->arena, "export the model %s; or leave it as it is with --freeze '%s'", how,
-                     parameter->name),
-        copies ? "holds copies of one parameter for all rows or positions, as exports with fixed shapes do: "
-                 "trained apart, they would become different"
-               : "has the form of activations: the exporter computed it of parameters that the file no longer has, "
-                 "and it cannot be trained in their place");
+        arena_format(arena, "export the model %s; or leave it as it is with --freeze '%s'", how, parameter->name), "%s",
+        why);
 }
 
 static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
@@ -155,8 +170,10 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
     bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
-    if ((choice.copies || computed) && !left && (!rule || rule->train))
-        refuse_folded(importer, parameter, choice.copies);
+    bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
+    const char *of = choice.trained || (number && choice.unsure) ? computed_of(importer, parameter) : NULL;
+    if ((choice.copies || computed || of) && !left && (!rule || rule->train))
+        refuse_folded(importer, parameter, choice.copies && !of, of);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;

@@ -4,7 +4,8 @@ batch or every position: these train as one, as in the model before folding, and
 be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
 buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. The row of
-padding that PyTorch's default exporter names in metadata gets no gradient from lookups.
+padding that PyTorch's default exporter names in metadata gets no gradient from lookups. Of what this exporter says it
+computed of parameters nothing is trained; what it computed of constants is no parameter.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -34,7 +35,7 @@ def metadata(message, tag, **entries):
         message.MergeFromString(bytes([tag << 3 | 2, len(entry) & 127 | 128, len(entry) >> 7]) + entry)
 
 
-def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False, **others):
+def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False, sources=None, **others):
     """`nodes` compute of rows of a table, and of the folded tensor, what is classified token by token."""
     tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), tensor: folded, **others}
     STARTS.update({name: value.astype("f4") for name, value in tensors.items()})
@@ -48,6 +49,8 @@ def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False,
     info = helper.make_tensor_value_info(tensor, TensorProto.FLOAT, folded.shape)
     if buffer:
         metadata(info, 4, pkg__torch__export__graph_signature__InputSpec__kind="BUFFER")
+    if sources:
+        metadata(info, 4, pkg__onnxscript__optimizer__folded_from=str(sources))
     graph.value_info.append(info)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     length = TOKENS + ("joined" in result)
@@ -214,6 +217,26 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         trained("padding", "--grad")
         rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
         require(all(rows[i] == (i < 6 and i != left_out) for i in range(7)), "padding", arguments, rows)
+
+    made = "as 'm.weight', and it cannot be trained in their place"
+    for name, value, sources in (("softplus", real(1), ["beta", "m.weight"]), ("mul_3", kind, ["m.weight", "val_3"]),
+                                 ("unsqueeze_5", kind[None], ["exp", "m.weight"]),
+                                 ("add_1", kind, ["m.weight", "softplus_1"]),
+                                 ("val_9", kind, ["m.bias", "m.weight", "sub_2"])):
+        scaled = [helper.make_node("Mul", ["x", name], ["sum"])]
+        model("made", 2, scaled, value, "sum", tensor=name, sources=sources)
+        code, message, _ = trained("made")
+        require(code == 1 and f"'{name}': the exporter computed it of parameters" in message and made in message, name,
+                code, message)
+        _, message, parameters = trained("made", "--freeze", name)
+        require(parameters == {"table", "matrix"}, name, "frozen:", message, parameters)
+    for name, sources, trains in (("zeros", ["val_1", "val_2"], False), ("expand", ["cls"], True),
+                                  ("embedding_1", ["add", "arange", "m.weight"], True), ("val_9", ["m.weight"], True)):
+        value = real(1, TOKENS, WIDTH, seed=4) if trains else np.zeros((1, TOKENS, WIDTH))
+        model("made", 2, [helper.make_node("Add", ["x", name], ["sum"])], value, "sum", tensor=name, sources=sources)
+        code, message, parameters = trained("made")
+        require(code == 0 and parameters == {"table", "matrix"} | ({name} if trains else set()), name, message,
+                parameters)
 
     masked = np.zeros((1, 1, TOKENS, TOKENS))
     masked[0, 0, 1] = -np.inf  # as of a query whose keys are all padding
