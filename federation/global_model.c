@@ -141,6 +141,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
     write_counted(writer, &names, model);
     write_note(writer, "frozen", model->frozen);
+    write_note(writer, "frozen_checks", model->frozen_checks);
     write_note(writer, "lora", model->lora);
     write_note(writer, "tied", model->tied);
     for (size_t i = 0; i < model->tensor_count; i++) {
@@ -256,6 +257,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     global_model_keep_control(model, has_control);
     if (has_remainder) global_model_keep_remainder(model);
     model->frozen = read_note(model, &file, "frozen");
+    model->frozen_checks = read_note(model, &file, "frozen_checks");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");
     const char *counted = safetensors_metadata(&file, "counted");

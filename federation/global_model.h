@@ -33,9 +33,10 @@ typedef struct GlobalModel {
                                  needs to know */
     size_t counted_count;
     /* What readers of checkpoints want to know, as metadata of the same names; NULL: nothing. */
-    const char *frozen; /* names of parameters that are not trained, a line each */
-    const char *lora;   /* the low-rank branches that are */
-    const char *tied;   /* other names of parameters, a line each: NAME, tab, what it is another name of, tab, 1 if that
+    const char *frozen;        /* names of parameters that are not trained, a line each */
+    const char *frozen_checks; /* what is known of their values, a line each: the low word of hash_bytes, or nothing */
+    const char *lora;          /* the low-rank branches that are */
+    const char *tied; /* other names of parameters, a line each: NAME, tab, what it is another name of, tab, 1 if that
                            is to be transposed, else 0 */
 } GlobalModel;
 

@@ -181,20 +181,16 @@ static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
     return ok;
 }
 
-/* Writes the model with the checkpoint's values. */
+/* Writes the model with the values that the checkpoint was trained with: frozen ones, too. */
 static bool write_trained(Prediction *prediction, TrainedValues *values, Diagnostics *diagnostics)
 {
     const char *path = scratch_place(prediction, "trained.onnx", diagnostics);
     if (!path) return false;
-    bool ok;
-    if (trained_values_low_rank(values)) {
-        MergedWeights merged = {0};
-        ok = trained_values_merge(&merged, values, prediction->path, diagnostics) &&
-             export_onnx(prediction->path, path, merged_weights_find, &merged, diagnostics);
-        merged_weights_free(&merged);
-    } else {
-        ok = export_onnx(prediction->path, path, trained_values_find, values, diagnostics);
-    }
+    MergedWeights merged = {0};
+    bool ok = trained_values_merge(&merged, values, prediction->path, diagnostics);
+    merged.as_trained = true;
+    ok = ok && export_onnx(prediction->path, path, merged_weights_find, &merged, diagnostics);
+    merged_weights_free(&merged);
     if (ok) prediction->path = path;
     return ok;
 }

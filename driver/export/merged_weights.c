@@ -13,7 +13,7 @@ static bool import(MergedWeights *merged, const char *path, const LowRankSpec *s
     const ImportOptions options = {.default_dimension = ANY_DIMENSION};
     Diagnostics found = {0};
     bool ok = import_onnx(&merged->graph, &merged->model, path, &options, &found) &&
-              low_rank_choose(&merged->low_rank, spec, 0, &merged->graph, &merged->model, &found);
+              (!spec || low_rank_choose(&merged->low_rank, spec, 0, &merged->graph, &merged->model, &found));
     for (const Diagnostic *d = found.first; d; d = d->next)
         if (d->is_error) diagnostics_error(diagnostics, found.exit_code, d->place, d->hint, "%s", d->message);
     diagnostics_free(&found);
@@ -62,12 +62,13 @@ static bool find_branch(MergedWeights *merged, const LowRankBranch *branch, Diag
 static void index_names(MergedWeights *merged)
 {
     size_t *branch_of = arena_new_array(&merged->arena, size_t, merged->graph.value_count); /* plus 1; 0: none */
-    merged->places = arena_new_array(&merged->arena, size_t, merged->model.parameter_count);
+    merged->places = arena_new_array(&merged->arena, size_t, merged->model.parameter_count + 1);
     for (size_t i = merged->count; i-- > 0;) branch_of[merged->branches[i].branch.weight] = i + 1;
     for (size_t p = 0; p < merged->model.parameter_count; p++) {
         const ImportedParameter *parameter = &merged->model.parameters[p];
-        size_t place = parameter->value < merged->graph.value_count ? branch_of[parameter->value] : 0;
-        if (place && string_map_add(&merged->names, parameter->name, (uint32_t)p)) merged->places[p] = place - 1;
+        if (parameter->value < merged->graph.value_count &&
+            string_map_add(&merged->names, parameter->name, (uint32_t)p))
+            merged->places[p] = branch_of[parameter->value];
     }
 }
 
@@ -95,10 +96,27 @@ void merged_weights_free(MergedWeights *merged)
     arena_free(&merged->arena);
 }
 
-/* The trained value, or the model's own, where the weight is frozen. */
+/* A frozen weight as training stored it; NULL: as the model has it, or that is not known. */
+static const float *stored_value(MergedWeights *merged, const Value *value)
+{
+    TrainedTensor tensor;
+    Value stored;
+    if (!merged->as_trained || !value->data || !merged->find(merged->context, value->name, &tensor) || tensor.data ||
+        !tensor.check || !parameter_form(value, tensor.check, &stored) || stored.dtype == value->dtype)
+        return NULL;
+    float *values = parameter_as_stored(value, &stored);
+    const float *kept = arena_copy(&merged->arena, values, (size_t)shape_elements(&value->shape) * sizeof *values);
+    free(values);
+    return kept;
+}
+
+/* The trained value, or where the weight is frozen, its own. */
 static const void *base_value(MergedWeights *merged, const Value *value, DType *dtype)
 {
     TrainedTensor tensor;
+    const float *stored = stored_value(merged, value);
+    *dtype = DTYPE_F32;
+    if (stored) return stored;
     bool found = merged->find(merged->context, value->name, &tensor) && tensor.data;
     *dtype = found ? tensor.dtype : value->dtype;
     return found ? tensor.data : value->data;
@@ -140,9 +158,13 @@ bool merged_weights_find(void *context, const char *name, TrainedTensor *tensor)
     const uint32_t *number = string_map_find(&merged->names, name);
     if (!number) return merged->find(merged->context, name, tensor);
     const ImportedParameter *parameter = &merged->model.parameters[*number];
-    MergedBranch *branch = &merged->branches[merged->places[*number]];
-    if (!branch->merged && !merge(merged, branch)) return false;
-    *tensor = (TrainedTensor){DTYPE_F32, graph_value(&merged->graph, parameter->value)->shape, branch->merged, 0};
-    if (parameter->transposed) tensor->data = transposed(merged, branch->merged, &tensor->shape);
+    const Value *value = graph_value(&merged->graph, parameter->value);
+    size_t place = merged->places[*number];
+    MergedBranch *branch = place ? &merged->branches[place - 1] : NULL;
+    if (branch && !branch->merged && !merge(merged, branch)) return false;
+    const float *values = branch ? branch->merged : stored_value(merged, value);
+    if (!values) return merged->find(merged->context, name, tensor);
+    *tensor = (TrainedTensor){DTYPE_F32, value->shape, values, 0};
+    if (parameter->transposed) tensor->data = transposed(merged, values, &tensor->shape);
     return true;
 }

@@ -35,12 +35,9 @@ static bool find_rounded(const Comparison *comparison, const Value *value, Value
 /* Adds what rounding did to the parameter: branches are added to rounded weights in training. */
 static void add_rounding(const Value *value, const Value *stored, const SkyTensor *tensor, void *data)
 {
-    int64_t rows = value->shape.dim[0], columns = value->shape.dim[1];
-    void *rounded = memory_allocate((size_t)dtype_bytes(stored->dtype, rows * columns));
-    parameter_copy_values(stored, rounded);
-    for (int64_t i = 0; i < rows * columns; i++) {
-        int64_t at = stored->stored_turned ? i % columns * rows + i / columns : i;
-        double change = element_as_double(stored->dtype, rounded, at) - element_as_double(value->dtype, value->data, i);
+    float *rounded = parameter_as_stored(value, stored);
+    for (int64_t i = 0, n = shape_elements(&value->shape); i < n; i++) {
+        double change = (double)rounded[i] - element_as_double(value->dtype, value->data, i);
         element_store_double((DType)tensor->dtype, data, i, element_as_double((DType)tensor->dtype, data, i) + change);
     }
     free(rounded);

@@ -171,8 +171,11 @@ static size_t count_branches(const TrainedValues *values)
 bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const char *model, Diagnostics *diagnostics)
 {
     LowRankSpec spec;
-    if (!low_rank_parse(&spec, trained_values_low_rank(values), &values->arena, diagnostics)) return false;
-    if (!merged_weights_open(merged, model, &spec, trained_values_find, values, diagnostics)) return false;
+    const char *text = trained_values_low_rank(values);
+    if (text && !low_rank_parse(&spec, text, &values->arena, diagnostics)) return false;
+    if (!merged_weights_open(merged, model, text ? &spec : NULL, trained_values_find, values, diagnostics))
+        return false;
+    if (!text) return true;
     size_t there = count_branches(values);
     return merged->count == there ||
            input_error(diagnostics, values->path,

@@ -24,8 +24,8 @@ bool trained_values_find(void *context, const char *name, TrainedTensor *trained
 
 /* --lora of the training; NULL: without. */
 const char *trained_values_low_rank(const TrainedValues *values);
-/* The model's weights with the trained low-rank branches merged. Every trained branch must match a weight of the
- * model, so that none is lost. `values` must outlive `merged`; free it in any case. */
+/* The model's weights with the trained low-rank branches merged, if there are any. Every trained branch must match a
+ * weight of the model, so that none is lost. `values` must outlive `merged`; free it in any case. */
 bool trained_values_merge(MergedWeights *merged, TrainedValues *values, const char *model, Diagnostics *diagnostics);
 
 #endif

@@ -1,8 +1,10 @@
 #include "driver/federate/federation_start.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/string_map.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/plan_load.h"
 #include "driver/compile/recipe.h"
@@ -50,16 +52,27 @@ static void note_tied(Buffer *tied, const SkyParameter *parameter)
                      parameter->tied_names[i].transposed ? 1 : 0);
 }
 
-static const char *frozen_names(const Making *making, Arena *arena)
+/* Names of parameters that are not trained, and what programs check of their values, once that is known. */
+static void note_frozen(const Making *making, GlobalModel *model)
 {
-    Buffer names = {0};
+    const SkyStage *stage = &making->code.stage;
     const ImportedModel *imported = &making->planned.model.imported;
-    for (size_t i = 0; i < imported->parameter_count; i++)
-        if (imported->parameters[i].frozen)
-            buffer_print(&names, "%s%s", names.size ? "\n" : "", imported->parameters[i].name);
-    const char *text = names.size ? arena_string(arena, buffer_text(&names)) : NULL;
+    Buffer names = {0}, checks = {0};
+    StringMap numbers = {0};
+    for (uint32_t p = 0; p < stage->parameter_count; p++) string_map_add(&numbers, stage->parameters[p].value.name, p);
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        if (!imported->parameters[i].frozen) continue;
+        const uint32_t *number = string_map_find(&numbers, imported->parameters[i].name);
+        const char *separator = names.size ? "\n" : "";
+        buffer_print(&names, "%s%s", separator, imported->parameters[i].name);
+        buffer_print(&checks, "%s", separator);
+        if (number) buffer_print(&checks, "%016" PRIx64, stage->parameters[*number].initial_check);
+    }
+    if (names.size) model->frozen = arena_string(&model->arena, buffer_text(&names));
+    if (names.size) model->frozen_checks = arena_string(&model->arena, buffer_text(&checks));
+    string_map_free(&numbers);
     buffer_free(&names);
-    return text;
+    buffer_free(&checks);
 }
 
 static void fill(Making *making, uint32_t number, float *values, size_t count)
@@ -96,7 +109,6 @@ static void make_model(Making *making)
     for (size_t i = 0; i < count; i++)
         fill(making, numbers[i], model->values + model->tensors[i].first, model->tensors[i].elements);
     if (tied.size) model->tied = arena_string(&model->arena, buffer_text(&tied));
-    model->frozen = frozen_names(making, &model->arena);
     buffer_free(&tied);
 }
 
@@ -145,6 +157,7 @@ static void describe(Making *making)
     compiled->optimizer = program->optimizer.kind;
     compiled->low_rank = arena_string(&federation->arena, program->low_rank);
     compiled->recipe = describe_recipe(making);
+    note_frozen(making, model);
     if (*program->low_rank) model->lora = arena_string(&model->arena, program->low_rank);
     making->start->microbatch_rows = program->microbatch_size;
 }

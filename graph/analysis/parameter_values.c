@@ -34,6 +34,20 @@ void parameter_copy_values(const Value *value, void *bytes)
     free(row);
 }
 
+float *parameter_as_stored(const Value *value, const Value *stored)
+{
+    int64_t elements = shape_elements(&value->shape), columns = value->shape.rank > 1 ? value->shape.dim[1] : 1;
+    void *bytes = memory_allocate((size_t)dtype_bytes(stored->dtype, elements));
+    float *values = memory_allocate((size_t)elements * sizeof *values);
+    parameter_copy_values(stored, bytes);
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t at = stored->stored_turned ? i % columns * (elements / columns) + i / columns : i;
+        values[i] = (float)element_as_double(stored->dtype, bytes, at);
+    }
+    free(bytes);
+    return values;
+}
+
 bool parameter_form(const Value *value, uint64_t check, Value *stored)
 {
     int64_t elements = shape_elements(&value->shape);

@@ -11,5 +11,8 @@ void parameter_copy_values(const Value *value, void *bytes);
 /* Whether `check` is the low word of hash_bytes of the values, or of any form that they may have been stored in.
  * `stored`, unless it is NULL, becomes the parameter in that form. */
 bool parameter_form(const Value *value, uint64_t check, Value *stored);
+/* The elements of `value`, row by row in its own shape, as programs decode them from `stored`, a form of it. To be
+ * freed. */
+float *parameter_as_stored(const Value *value, const Value *stored);
 
 #endif

@@ -345,7 +345,8 @@ def check_evaluation():
                           options=["--freeze", "*embeddings*"])
     require(made.returncode == 0, f"a model whose frozen weights are in a file of their own: {made.stdout}")
     federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
-             "keep_best: accuracy", own=["lima"])
+             "keep_best: accuracy", own=["lima"],
+             options=["--freeze", "*embeddings*", "--freeze", "*layer.0*", "--frozen-weights", "int4"])
     rows = ["--eval-data", "paris.safetensors"]
     os.mkfifo("pipe")
     head = Process("seen-coordinator", SKYCC, "coordinate", "seen/coordinator", "--log", "pipe")
@@ -365,7 +366,8 @@ def check_evaluation():
                       head.said())
     require(found and int(found[1]) == 96, head.said())
     for here, there in zip(found.groups()[1:], measured[1:3]):
-        require(abs(float(here) - float(there)) < 2e-4, f"sites measure {found[0]}, the coordinator {measured}")
+        require(abs(float(here) - float(there)) < 2e-4, f"sites measure {found[0]}, the coordinator {measured}: "
+                "frozen weights are int4 at both")
     require(not os.path.exists("seen-lima/step-00000008"), "lima does not train on it either")
     for process in (head, spoiler):
         process.process.terminate()
