@@ -71,6 +71,7 @@ typedef struct DecoderForm {
     int64_t period;                          /* of WINDOW_PERIOD: every so many layers see everything */
     int64_t window, head_width, key_heads;   /* where config.json says nothing; 0: none, hidden / heads, all heads */
     double theta, local_theta, norm_epsilon; /* where it says nothing; local_theta 0: one for all layers */
+    double partial;                          /* share of a head that is turned, where it says nothing; 0: always all */
     int64_t original;                        /* length of pretraining; 0: the longest one */
     const char *lm_class;                    /* of the language model, where not "...ForCausalLM" */
     int64_t most_positions;                  /* where it says nothing; 0: it has to */

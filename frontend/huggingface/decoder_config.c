@@ -207,10 +207,12 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
     RotaryConfig common = {.theta = form->theta,
                            .positions = config->positions,
                            .original = form->original ? form->original : config->positions};
-    double partial = form->traits & FUSED_HEADS ? 0.25 : 1, local = form->local_theta;
-    common.theta = reading_number(reading, reading->root, "rotary_emb_base", common.theta);
+    double partial = form->partial > 0 ? form->partial : 1, local = form->local_theta;
+    if (form->traits & FUSED_HEADS) {
+        common.theta = reading_number(reading, reading->root, "rotary_emb_base", common.theta);
+        partial = reading_number(reading, reading->root, "rotary_pct", partial);
+    }
     common.theta = reading_number(reading, reading->root, "rope_theta", common.theta);
-    partial = reading_number(reading, reading->root, "rotary_pct", partial);
     partial = reading_number(reading, reading->root, "partial_rotary_factor", partial);
     if (local > 0) local = reading_number(reading, reading->root, "rope_local_base_freq", local);
     common.original =
@@ -235,6 +237,9 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
                            : old              ? "rope_scaling."
                                               : "rope_parameters.",
                            rotary);
+        if (reading->ok && form->partial == 0 && rotary->width != config->decoder.head_width)
+            reading_refuse(reading, "partial_rotary_factor", EXIT_UNSUPPORTED_OPERATOR, "remove it",
+                           "must be 1 for this kind of model, which turns whole heads");
         if (local == 0) {
             config->decoder.rotary[1] = *rotary;
             break;

@@ -200,6 +200,8 @@ def check_refusals():
     refuse("llama", 3, "error: rope_parameters.rope_type: ", rope_parameters={"rope_type": "mrope", "rope_theta": 1e4})
     refuse("llama", 3, "rope_parameters.beta_fast",
            rope_parameters={"rope_type": "linear", "factor": 2, "beta_fast": 1})
+    refuse("qwen2", 3, "partial_rotary_factor: must be 1", partial_rotary_factor=0.5)
+    refuse("llama", 3, "rotary_pct: skycc does not know", rotary_pct=0.5)
     refuse("llama", 1, "rope_parameters.factor", rope_parameters={"rope_type": "linear"})
     refuse("longrope", 1, "short_factor", rope_parameters={"rope_type": "longrope", "short_factor": [1.0]})
     refuse("llama", 3, "quantization_config", quantization_config={"bits": 4})
