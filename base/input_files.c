@@ -39,7 +39,7 @@ static Identity identify(int descriptor, const char *path)
 /* The entry, or the free place for it. */
 static InputFile *find(Identity identity)
 {
-    size_t place = (size_t)identity.number & (file_capacity - 1);
+    size_t place = (size_t)(identity.number + identity.birth) & (file_capacity - 1);
     while (files[place].identity.number && memcmp(&files[place].identity, &identity, sizeof identity) != 0)
         place = (place + 1) & (file_capacity - 1);
     return &files[place];

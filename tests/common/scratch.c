@@ -11,13 +11,21 @@
 #include "base/file.h"
 #include "base/input_files.h"
 
-#define PATTERN "/tmp/skycc-test-XXXXXX"
+static Scratch folder;
 
-static char folder[] = PATTERN;
+/* What mkstemp makes a name of. */
+static Scratch pattern(void)
+{
+    const char *parent = getenv("TMPDIR");
+    Scratch scratch;
+    int length = snprintf(scratch.path, sizeof scratch.path, "%s/skycc-test-XXXXXX", parent ? parent : "/tmp");
+    assert_in_range(length, 0, sizeof scratch.path - sizeof "/absent");
+    return scratch;
+}
 
 Scratch scratch_file(const void *bytes, size_t size)
 {
-    Scratch scratch = {PATTERN};
+    Scratch scratch = pattern();
     int descriptor = mkstemp(scratch.path);
     assert_true(descriptor >= 0);
     close(descriptor);
@@ -38,8 +46,8 @@ Scratch scratch_absent(void)
 int scratch_folder_enter(void **state)
 {
     (void)state;
-    strcpy(folder, PATTERN);
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+    folder = pattern();
+    return mkdtemp(folder.path) && chdir(folder.path) == 0 ? 0 : -1;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *ftw)
@@ -51,7 +59,7 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
 int scratch_folder_leave(void **state)
 {
     (void)state;
-    return chdir("/") == 0 ? nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS) : -1;
+    return chdir("/") == 0 ? nftw(folder.path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) : -1;
 }
 
 void write_bytes(const char *path, const void *bytes, size_t size)

@@ -15,7 +15,7 @@ die() {
 
 # Goes to an empty folder, $scratch, that is removed when the test ends.
 enter_scratch_folder() {
-    scratch=$(mktemp -d /tmp/skycc-test-XXXXXX)
+    scratch=$(mktemp -d -t skycc-test-XXXXXX)
     trap 'rm -rf "$scratch"' EXIT
     cd "$scratch" || exit 1
 }
