@@ -1,8 +1,10 @@
 /* skycc export: writes trained weights as ONNX, a Hugging Face folder, GGUF or an adapter. */
 #include "driver/commands/commands.h"
 
+#include <dirent.h>
 #include <string.h>
 
+#include "base/input_files.h"
 #include "base/outputs.h"
 #include "driver/commands/run_options.h"
 #include "driver/compile/model_origin.h"
@@ -11,6 +13,34 @@
 #include "driver/export/trained_values.h"
 #include "frontend/huggingface/export_folder.h"
 #include "frontend/huggingface/export_gguf.h"
+#include "frontend/huggingface/import_folder.h"
+
+/* ---- What is spared ---- */
+
+/* Models lie in the folder that they were made from, too, and may be made again. */
+static bool is_output(const char *name) { return strstr(name, ".onnx") || strstr(name, ".gguf"); }
+
+static void note_folder(const char *folder)
+{
+    Arena arena = {0};
+    DIR *stream = folder ? opendir(folder) : NULL;
+    for (struct dirent *entry; stream && (entry = readdir(stream));)
+        if (!is_output(entry->d_name)) input_files_note_path(arena_format(&arena, "%s/%s", folder, entry->d_name));
+    if (stream) closedir(stream);
+    arena_free(&arena);
+}
+
+/* No output replaces a file of the folder that the model came from, whether or not it is read for this one. */
+static void note_source(const Options *options)
+{
+    OnnxModel model;
+    Diagnostics unsaid = {0};
+    note_folder(options->source);
+    if (onnx_model_open(&model, options->model, true, &unsaid))
+        note_folder(onnx_model_property(&model, PROPERTY_FOLDER));
+    onnx_model_close(&model);
+    diagnostics_free(&unsaid);
+}
 
 /* ---- What is written ---- */
 
@@ -51,6 +81,7 @@ static bool write_gguf(const Options *options, FindTrained *find, void *context,
 static bool write_models(const Options *options, MergedWeights *low_rank, FindTrained *find, void *context,
                          Diagnostics *diagnostics)
 {
+    note_source(options);
     outputs_hold();
     bool ok = (!options->gguf || write_gguf(options, find, context, diagnostics)) &&
               (!options->adapter || !low_rank || peft_adapter_write(low_rank, options->adapter, diagnostics)) &&

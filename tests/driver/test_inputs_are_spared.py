@@ -97,6 +97,9 @@ def commands():
     attack(["t.tsv", "folder/vocab.txt"], ["-o"], "tokenize", "--vocab", "folder/vocab.txt", "--text", "sentence",
            "--label", "label", "t.tsv", "--max-length", "8", "-q")
     attack(["folder/config.json", "folder/model.safetensors"], ["-o"], "import", "folder")
+    shutil.copy("folder/model.safetensors", "trained.safetensors")
+    attack(["folder/vocab.txt", "folder/config.json", "trained.safetensors", "imported.onnx"], ["-o"], "export",
+           "imported.onnx", "trained.safetensors")
     attack(["imported.onnx", "t.tsv"], ["-o"], "predict", "imported.onnx", "--data", "t.tsv", "--text", "sentence",
            "--tokenizer", "folder/vocab.txt")
     attack(["log.csv"], ["-o"], "plot", "log.csv")
