@@ -44,7 +44,7 @@ case $retries in *[!0-9]* | '') retries=0 ;; esac
 # On one host the first program starts the others, and nothing listens on any port. Other hosts need mpiexec, which
 # listens on all addresses of this one; the first program sees to it that only hosts of the run can connect there.
 # MPIEXEC names another launcher, to be used in any case and as it is.
-mpiexec=${MPIEXEC:-} hosts='' bind='' peers=''
+mpiexec=${MPIEXEC:-} hosts='' bind='' peers='' far=''
 #@ if elsewhere
 for host in @HOSTS@; do
     case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") ;; *) hosts='@HOST_LIST@' ;; esac
@@ -147,13 +147,13 @@ ask() { # a host; the words before a program of its, and the program: of each
     timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" sh \
         <"$answers/question.$host" >"$answers/lacks.$host" 2>"$answers/silent.$host" 5<&- 6>&- 7>&- \
         && rm -f "$answers/silent.$host" &
-    asked="$asked $!"
+    asked="$asked $!" far="$far $host"
 }
 plainly() { tr -d '\000-\011\013-\037\177' <"$1"; }
 ask_hosts() {
     case ${MPIEXEC:-}${HYDRA_LAUNCHER:-ssh}${SLURM_JOB_ID:-} in ssh) ;; *) return 0 ;; esac
     [ -n "$hosts" ] && answers=$(mktemp -d) || return 0
-    asked='' refused=0
+    asked='' far='' refused=0
 @QUESTIONS@    for one in $asked; do wait "$one"; done
     for answer in "$answers"/lacks.*; do
         host=${answer##*/lacks.} silence=$answers/silent.${answer##*/lacks.}
@@ -169,6 +169,31 @@ ask_hosts() {
     rm -rf "$answers"
     return $refused
 }
+# A connection to a host that falls silent lasts for a quarter of an hour. Another one asks it every four seconds, so
+# that the run ends within 30 s. A host that refuses to connect is not silent.
+become_ssh() {
+    exec $apart env LC_ALL=C "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 -o ControlPath=none \
+        -o ServerAliveInterval=4 -o ServerAliveCountMax=3 "$@" </dev/null 7>&-
+}
+watch_host() { # a host; the process that runs mpiexec
+    asking=''
+    trap 'kill $asking 2>/dev/null; exit' TERM
+    while kill -0 "$2" 2>/dev/null; do
+        become_ssh -N "$1" >/dev/null 2>&1 &
+        asking=$!
+        while sleep 1 7>&- & wait $! && kill -0 $asking 2>/dev/null && kill -0 "$2" 2>/dev/null; do :; done
+        said=$(become_ssh "$1" true 2>&1)
+        case $?,$said in 0,* | *refused* | *reset* | *closed* | *denied* | *resolve*) continue ;; esac
+        echo "train: host $1 does not answer any more: $(echo "$said" | tail -n 1 | tr -d '\000-\011\013-\037\177')" >&7
+        launcher=$2
+        if [ -n "$peers" ]; then launcher=$(pgrep -P "$2"); fi
+        left=$(pgrep -P "$launcher") # connections to hosts, and what runs on this one
+        kill -KILL "$launcher"
+        kill $left
+        return
+    done
+    kill $asking
+} 2>/dev/null 5<&- 6>&- 8<&- 9<&-
 #@ end
 
 # On one host ranks get cores of their own where there are enough and no other run has them (the lock lasts until the
@@ -332,6 +357,13 @@ while :; do
     if [ -n "$ended" ]; then exit "$ended"; fi
     launch "$@" <&8 >&6 2>&7 5<&- 6>&- 7>&- 8<&- &
     running=$!
+#@ if elsewhere
+    watching=''
+    for host in $far; do
+        watch_host "$host" "$running" &
+        watching="$watching $!"
+    done
+#@ end
     if [ -n "$ended" ]; then insist; fi
     # wait is interrupted by signals that a trap takes: what runs has ended when it is no process any more.
     while :; do
@@ -341,6 +373,9 @@ while :; do
     done
     running=''
     if [ -n "$insisting" ]; then kill "$insisting" 2>/dev/null; fi
+#@ if elsewhere
+    [ -z "$watching" ] || kill $watching 2>/dev/null
+#@ end
 #@ if site
     case $code in 0 | 8 | 130 | 143) ;; *)
         [ -s "$SKYCC_WHY" ] || echo "its stage programs ended with exit code $code" >"$SKYCC_WHY" ;;

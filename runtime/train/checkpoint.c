@@ -43,8 +43,8 @@ static bool lock(World *world, const char *directory, const char *name, Diagnost
 bool checkpoint_lock_directory(World *world, const SkyProgram *program, const char *directory, Diagnostics *diagnostics,
                                int *exit_code)
 {
-    char host[sizeof world->host + 5];
-    snprintf(host, sizeof host, "host-%s", world->host);
+    char host[sizeof world->names->host + 5];
+    snprintf(host, sizeof host, "host-%s", world->names[world->rank].host);
     for (char *c = host; *c; c++)
         if (*c == '/') *c = '_';
     if (world->rank == world->first_here && checkpoint_check_directory(directory, diagnostics) &&

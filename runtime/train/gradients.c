@@ -65,10 +65,8 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
                                                          "skipped",
                                                          (long long)gradients->skipped)
                                           : "");
-    text_print(stderr,
-               "skycc: warning: rank %d (%s), step %lld: %s: the step is skipped (%lld of at most %lld in a row)\n",
-               world->rank, world->device, (long long)*world->step, what, (long long)gradients->skipped + 1,
-               (long long)gradients->most_skipped);
+    world_warn(world, "%s: the step is skipped (%lld of at most %lld in a row)", what,
+               (long long)gradients->skipped + 1, (long long)gradients->most_skipped);
     arena_free(&arena);
 }
 

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "runtime/train/interrupts.h"
 #include "runtime/train/last_words.h"
+#include "runtime/train/world.h"
 
 enum { FINALIZE_SECONDS = 3, EXIT_SECONDS = 30 };
 
@@ -209,12 +210,23 @@ static const char *why_to_end(pid_t launcher, double start, double stopped, cons
     return late ? "has not answered for twice --timeout: a signal stopped it" : NULL;
 }
 
+/* A user may have forgotten it, or not know that it was done. */
+static void tell_of_stop(const SkyProgram *program, const RunState *state, pid_t worker)
+{
+    text_print(
+        stderr,
+        "skycc: warning: rank %u (%s), step %lld: a signal has stopped this process: 'kill -CONT %d' on its host "
+        "lets it go on\n",
+        program->rank, program->device_name, (long long)state->step, (int)worker);
+}
+
 static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const RunState *state)
 {
     const struct timespec second = {.tv_sec = 1};
     const double start = monotonic_seconds();
     const char *reason = NULL;
     double stopped = 0;
+    bool told = false;
     sigset_t child;
     int status;
     sigemptyset(&child);
@@ -224,6 +236,9 @@ static int watch(pid_t worker, pid_t launcher, const SkyProgram *program, const 
         if (changed < 0 && errno != EINTR) return EXIT_RUN_FAILED;
         if (changed > 0 && (WIFEXITED(status) || WIFSIGNALED(status))) break;
         if (changed > 0) stopped = WIFSTOPPED(status) ? monotonic_seconds() : 0;
+        if (changed > 0) told = false;
+        if (stopped > 0 && !told && (told = monotonic_seconds() - stopped > world_patience(state->timeout)))
+            tell_of_stop(program, state, worker);
         if (!reason && (reason = why_to_end(launcher, start, stopped, state))) kill(worker, SIGKILL);
     }
     if (WIFEXITED(status)) return WEXITSTATUS(status);

@@ -269,7 +269,10 @@ static const Option rows[] = {
          "Take as long as the devices' slowdown says and, with all ranks on one host, the plan's links. With too few "
          "cores for that, the end of the run says how late it was."},
     {"timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(timeout), .initial = "600",
-     .help = "end the run if a rank does not answer for so long; 0: never"},
+     .help = "end the run if a rank does not answer for so long; 0: never",
+     .detail = "End the run if a rank does not answer for so long; 0: never. It is named after 30 seconds of silence "
+               "(after half of _SECONDS_ below a minute), and ever more rarely after that. Another host that does not "
+               "answer ssh for about 20 seconds ends the run at once, with its name."},
     {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
      .help = "start a failed run again up to N times, from its newest checkpoint"},
     {"join", 0, NULL, TRAIN, OPTION_FLAG, FIELD(join),

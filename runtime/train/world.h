@@ -27,7 +27,9 @@ typedef struct World {
     Bell *bells;            /* per rank; NULL if not all ranks of this host could map them, or none needs to sleep */
     bool *near;             /* per rank: on this host */
     int first_here;         /* the lowest rank of this host: does what one process per host does */
-    char host[64];
+    struct RankName {
+        char device[64], host[64];
+    } * names;              /* per rank; NULL before world_meet_hosts */
     double timeout;         /* seconds; 0: none */
     volatile int64_t *step; /* the one being run, for messages; 0 before training */
     /* Messages under way, packed; pending[i] is decremented when requests[i] completes. */
@@ -43,6 +45,9 @@ typedef struct World {
         int question, question_pending, reply, reply_pending;
     } live;
 } World;
+
+/* After how many seconds of silence a rank is named, while it is still waited for. */
+static inline double world_patience(double timeout) { return timeout > 0 && timeout < 60 ? timeout / 2 : 30; }
 
 /* After MPI_Init. `step` outlives the world. The world is this site's until world_meet_sites. */
 void world_open(World *world, const SkyProgram *program, double timeout, volatile int64_t *step);
@@ -80,7 +85,7 @@ typedef struct WaitReason {
     const char *what; /* "activations" */
 } WaitReason;
 
-/* Returns when *pending is 0; ends the run when the peer does not answer within the time-out. */
+/* Returns when *pending is 0; ends the run when the peer does not answer within the time-out, and names it before. */
 void world_wait(World *world, const int *pending, WaitReason reason);
 /* Until monotonic_seconds() reaches `deadline`, with messages making progress. */
 void world_sleep_until(World *world, double deadline);
@@ -103,6 +108,8 @@ bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code);
 /* Prints "skycc: rank 2 (edge-1), step 17: MESSAGE" and ends all ranks of all sites with EXIT_RUN_FAILED. This one is
  * gone within seconds, whatever became of the launcher. */
 _Noreturn void world_fail(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints the same as a warning. */
+void world_warn(const World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with EXIT_DIVERGED. */
 _Noreturn void world_diverged(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with any code; with EXIT_SITE_RETURNED only the ranks of this site. */

@@ -1,11 +1,8 @@
 /* The wire as World uses it. Only programs of several sites link this file; others find world_bridge NULL. */
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "runtime/train/world_parts.h"
 #include "runtime/wire/client.h"
-
-static const double asking_pause = 1e-3;
 
 static WireClient *open_bridge(const SkyProgram *program, const char *gateway, Diagnostics *diagnostics)
 {
@@ -64,24 +61,18 @@ static void progress_far(World *world)
 
 static void sleep_far(World *world, double seconds) { wire_client_sleep(world->sites->client, seconds); }
 
-static bool is_away(const World *world, int peer)
+static uint64_t ask_far(World *world, int peer)
 {
-    int site = (int)world->sites->rank_sites[peer];
-    return wire_client_state(world->sites->client, site)->state != WIRE_UP;
+    wire_client_send(world->sites->client, peer, WIRE_QUESTION, NULL, 0);
+    return world->sites->answers[peer];
 }
 
-static bool is_alive(World *world, int peer, double deadline)
+static const char *silent_far(const World *world, int peer, uint64_t answers)
 {
-    WireClient *client = world->sites->client;
-    uint64_t before = world->sites->answers[peer];
-    if (!wire_client_has_joined(client))
-        world_fail(world, "the gateway of this site has not answered for %g seconds", world->timeout);
-    wire_client_send(client, peer, WIRE_QUESTION, NULL, 0);
-    while (world->sites->answers[peer] == before && !is_away(world, peer) && monotonic_seconds() < deadline) {
-        wire_client_sleep(client, asking_pause);
-        world_progress(world);
-    }
-    return world->sites->answers[peer] != before || is_away(world, peer);
+    int site = (int)world->sites->rank_sites[peer];
+    if (!wire_client_has_joined(world->sites->client)) return "the gateway of this site";
+    bool is_up = wire_client_state(world->sites->client, site)->state == WIRE_UP;
+    return is_up && world->sites->answers[peer] == answers ? "" : NULL;
 }
 
 static void fail_far(World *world, int exit_code, const char *why)
@@ -101,6 +92,7 @@ const WorldBridge world_bridge = {.open = open_bridge,
                                   .receive = receive_far,
                                   .progress = progress_far,
                                   .sleep = sleep_far,
-                                  .is_alive = is_alive,
+                                  .ask = ask_far,
+                                  .silent = silent_far,
                                   .fail = fail_far,
                                   .note = note_far};

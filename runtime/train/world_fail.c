@@ -17,14 +17,30 @@ static void leave(int number)
     _exit(last_exit_code);
 }
 
+/* "rank 2 (edge-1), step 17: MESSAGE" */
+static const char *with_place(const World *world, const char *format, va_list arguments, Arena *arena)
+{
+    const char *text = arena_format_va(arena, format, arguments);
+    const char *place =
+        *world->step > 0 ? arena_format(arena, "step %lld", (long long)*world->step) : "before training";
+    return arena_format(arena, "rank %d (%s), %s: %s", world->rank, world->device, place, text);
+}
+
+void world_warn(const World *world, const char *format, ...)
+{
+    Arena arena = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    text_print(stderr, "skycc: warning: %s\n", with_place(world, format, arguments, &arena));
+    va_end(arguments);
+    arena_free(&arena);
+}
+
 static _Noreturn void end_all(World *world, int exit_code, const char *format, va_list arguments)
 {
     static bool ending; /* ending may fail, too */
     Arena arena = {0};
-    const char *reason = arena_format_va(&arena, format, arguments);
-    const char *place =
-        *world->step > 0 ? arena_format(&arena, "step %lld", (long long)*world->step) : "before training";
-    const char *who = arena_format(&arena, "rank %d (%s), %s: %s", world->rank, world->device, place, reason);
+    const char *who = with_place(world, format, arguments, &arena);
     text_print(stderr, "skycc: error: %s\n", who);
     fflush(NULL);
     bool tells = world->sites && exit_code != EXIT_SITE_RETURNED && !ending;

@@ -15,7 +15,8 @@ enum { ROUNDS_AWAKE = 8 };
 static const double least_sleep = 20e-6, most_sleep = 1e-3;
 static const double helping_sleep = 0.25e-3, arrival_time = 3e-3;
 static const double most_bell_sleep = 4e-3; /* where whoever brings something rings: ranks of this host */
-static const double asking_time = 0.25;     /* ask a peer whether it is alive after this share of the time-out */
+static const double asking_time = 1. / 3;   /* ask a peer whether it is alive after this share of world_patience */
+static const double longest_pause = 1;      /* in silence; more is time in which this rank itself was stopped */
 
 static void sleep_for(double seconds)
 {
@@ -232,37 +233,96 @@ void world_sleep_until(World *world, double deadline)
     }
 }
 
-/* Whether `peer` answers before `deadline`. If not, the run ends, and the messages are never completed. */
-static bool is_alive(World *world, int peer, double deadline)
+/* ---- Silence ---- */
+
+/* "rank 1 (edge-2, stage 1, host b) has not answered for 30 seconds" */
+static const char *describe(const World *world, int peer, const char *who, int stage, double seconds, Arena *arena)
 {
-    int answer = -1, pending = 0;
-    if (world_is_far(world, peer)) return world->sites->bridge->is_alive(world, peer, deadline);
-    receive_on(world, world->control, &answer, sizeof answer, peer, TAG_ANSWER, &pending);
-    send_on(world, world->control, &world->rank, sizeof world->rank, peer, TAG_QUESTION, &pending);
-    while (pending && monotonic_seconds() < deadline) {
-        sleep_for(most_sleep);
-        world_progress(world);
-    }
-    return pending == 0;
+    const struct RankName *name = world->names ? &world->names[peer] : NULL;
+    if (!*who && !name) who = arena_format(arena, "rank %d", peer);
+    if (!*who)
+        who = arena_format(arena, "rank %d (%s%s%s%s)", peer, name->device,
+                           stage >= 0 ? arena_format(arena, ", stage %d", stage) : "",
+                           world->near[peer] ? "" : ", host ", world->near[peer] ? "" : name->host);
+    return arena_format(arena, "%s has not answered for %.0f seconds", who, seconds);
 }
 
-/* After a long wait: returns if the peer is alive, because it then waits or computes itself. */
+/* Those for whom a rank waits, each asked whether it lives. */
+typedef struct Question {
+    bool is_asked, is_named;
+    int pending, answer;
+    uint64_t answers;
+} Question;
+
+static void ask(World *world, int peer, Question *question)
+{
+    question->is_asked = true;
+    if (world_is_far(world, peer)) {
+        question->answers = world->sites->bridge->ask(world, peer);
+        return;
+    }
+    receive_on(world, world->control, &question->answer, sizeof question->answer, peer, TAG_ANSWER, &question->pending);
+    send_on(world, world->control, &world->rank, sizeof world->rank, peer, TAG_QUESTION, &question->pending);
+}
+
+/* NULL: the peer has answered; else as WorldBridge.silent. */
+static const char *silent(const World *world, int peer, const Question *question)
+{
+    if (!question->is_asked) return NULL;
+    if (world_is_far(world, peer)) return world->sites->bridge->silent(world, peer, question->answers);
+    return question->pending ? "" : NULL;
+}
+
+static bool some_silent(const World *world, const Question *questions)
+{
+    for (int peer = 0; peer < world->size; peer++)
+        if (silent(world, peer, &questions[peer])) return true;
+    return false;
+}
+
+/* Where all ranks wait for all, the lowest that lives names the others. */
+static void name_silent(World *world, Question *questions, WaitReason reason, double seconds)
+{
+    bool ends = world->timeout > 0 && seconds >= world->timeout;
+    for (int peer = 0; peer < world->size; peer++) {
+        Arena arena = {0};
+        const char *who = silent(world, peer, &questions[peer]);
+        if (!who && peer < world->rank && reason.peer < 0 && !ends) return;
+        if (!who) continue;
+        const char *silence = describe(world, peer, who, reason.stage, seconds, &arena);
+        const char *of = reason.microbatch < 0 ? "" : arena_format(&arena, " of micro-batch %d", reason.microbatch);
+        if (ends)
+            world_fail(world, "%s; waited for %s%s%s", silence, reason.what, of,
+                       world->has_replicas ? "; without its device the other replicas can go on: skycc compile ... "
+                                             "--without DEVICE -o NEW, then NEW/train ... --resume"
+                                           : "");
+        world_warn(world, "%s; waiting for %s%s", silence, reason.what, of);
+        questions[peer].is_named = true;
+        arena_free(&arena);
+    }
+}
+
+/* After a long wait: returns when the peer has answered, because it then waits or computes itself. Names it meanwhile,
+ * ever more rarely. */
 static void suspect(World *world, WaitReason reason)
 {
-    double deadline = monotonic_seconds() + (1 - asking_time) * world->timeout;
-    for (int peer = 0; peer < world->size; peer++) {
-        if (peer == world->rank || (reason.peer >= 0 && reason.peer != peer) || is_alive(world, peer, deadline))
-            continue;
-        Arena arena = {0};
-        const char *stage = reason.stage >= 0 ? arena_format(&arena, " (stage %d)", reason.stage) : "";
-        const char *microbatch =
-            reason.microbatch >= 0 ? arena_format(&arena, " of micro-batch %d", reason.microbatch) : "";
-        world_fail(world, "rank %d%s has not answered for %g seconds; waited for %s%s%s", peer, stage, world->timeout,
-                   reason.what, microbatch,
-                   world->has_replicas ? "; without its device the other replicas can go on: skycc compile ... "
-                                         "--without DEVICE -o NEW, then NEW/train ... --resume"
-                                       : "");
+    Question *questions = memory_allocate((size_t)world->size * sizeof *questions);
+    double next = world_patience(world->timeout), seconds = asking_time * next, last = monotonic_seconds();
+    for (int peer = 0; peer < world->size; peer++)
+        if (peer != world->rank && (reason.peer < 0 || reason.peer == peer)) ask(world, peer, &questions[peer]);
+    while (some_silent(world, questions)) {
+        sleep_for(most_sleep);
+        world_progress(world);
+        double pause = world->last_progress - last;
+        last = world->last_progress;
+        seconds += pause < longest_pause ? pause : longest_pause;
+        if (seconds < next) continue;
+        name_silent(world, questions, reason, next);
+        next = world->timeout > 0 && 2 * next > world->timeout ? world->timeout : 2 * next;
     }
+    for (int peer = 0; peer < world->size; peer++)
+        if (questions[peer].is_named) world_warn(world, "rank %d answers again", peer);
+    free(questions);
 }
 
 void world_wait(World *world, const int *pending, WaitReason reason)
@@ -281,7 +341,7 @@ void world_wait(World *world, const int *pending, WaitReason reason)
         }
         seen = listen(world, seen);
         for (int i = 0; i < rounds && *pending; i++) world_progress(world);
-        if (world->timeout > 0 && world->last_progress - start > asking_time * world->timeout) {
+        if (world->last_progress - start > asking_time * world_patience(world->timeout)) {
             suspect(world, reason);
             start = monotonic_seconds();
         }

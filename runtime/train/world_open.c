@@ -53,7 +53,8 @@ void world_open(World *world, const SkyProgram *program, double timeout, volatil
 enum { MOST_ADDRESSES = 16 };
 
 typedef struct RankPlace {
-    char host[64], bells[DOORBELL_NAME];
+    struct RankName name;
+    char bells[DOORBELL_NAME];
     int threads, processors;            /* of this rank; those that it may use */
     cpu_set_t mask;                     /* these processors; empty if this thread is bound to some of them */
     uint32_t addresses[MOST_ADDRESSES]; /* of its host, IPv4; 0: none */
@@ -131,7 +132,8 @@ static long count_cores(const World *world, const RankPlace *places)
 void world_meet_hosts(World *world, int threads)
 {
     RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
-    gethostname(mine.host, sizeof mine.host - 1);
+    gethostname(mine.name.host, sizeof mine.name.host - 1);
+    snprintf(mine.name.device, sizeof mine.name.device, "%s", world->device);
     doorbell_name(mine.bells);
     note_addresses(&mine);
     note_processors(&mine);
@@ -139,13 +141,14 @@ void world_meet_hosts(World *world, int threads)
     long here = 0;
     world->one_host = true;
     world->near = memory_allocate((size_t)world->size * sizeof *world->near);
+    world->names = memory_allocate((size_t)world->size * sizeof *world->names);
     for (int r = 0; r < world->size; r++) {
-        world->near[r] = !world_is_far(world, r) && memcmp(all[r].host, mine.host, sizeof mine.host) == 0;
+        world->names[r] = all[r].name;
+        world->near[r] = !world_is_far(world, r) && strcmp(all[r].name.host, mine.name.host) == 0;
         if (world->near[r]) here += all[r].threads;
         world->one_host = world->one_host && world->near[r];
     }
     while (!world->near[world->first_here]) world->first_here++;
-    memcpy(world->host, mine.host, sizeof world->host);
     /* Messages between sites take long, so whoever waits for them leaves the cores to others. */
     world->shares_cores = here > count_cores(world, all) || world->sites;
     hang_bells(world, all);
@@ -174,6 +177,7 @@ void world_close(World *world)
     MPI_Comm_free(&world->control);
     doorbell_unmap(world->bells, world->size);
     free(world->near);
+    free(world->names);
     free(world->requests);
     free(world->pending);
     free(world->is_send);

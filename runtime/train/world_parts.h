@@ -13,8 +13,11 @@ typedef struct WorldBridge {
     void (*receive)(World *world, void *bytes, size_t size, int peer, int tag, int *pending);
     void (*progress)(World *world); /* ends the run where a site asks for it */
     void (*sleep)(World *world, double seconds);
-    /* Whether the peer answers before the deadline, or its site is away: then it is waited for. */
-    bool (*is_alive)(World *world, int peer, double deadline);
+    /* Asks whether it lives; how often it has answered so far. */
+    uint64_t (*ask)(World *world, int peer);
+    /* Who has not answered since: "" the peer itself, else whoever stands between. NULL: it has, or its site is away
+     * and is waited for. */
+    const char *(*silent)(const World *world, int peer, uint64_t answers);
     void (*fail)(World *world, int exit_code, const char *why);
     void (*note)(World *world, bool evaluation, int64_t number, uint32_t microbatches);
 } WorldBridge;

@@ -35,12 +35,13 @@ static void assert_last_word(const char *stages, const char *fault, const char *
  * started, or have answered: then it is tried with a longer one. */
 static void assert_named_for_hanging(int timeout)
 {
-    char options[64], of_stage[96], of_rank[96];
+    char options[64], of_stage[96], of_rank[96], warned[96];
     snprintf(options, sizeof options, "--data data --steps 5 --timeout %d", timeout);
-    snprintf(of_stage, sizeof of_stage, "rank 1 (stage 1) has not answered for %d seconds; waited for ", timeout);
-    snprintf(of_rank, sizeof of_rank, "rank 1 has not answered for %d seconds; waited for ", timeout);
-    int code = run_to_last_word("0,1,2,3", "hang 1 2", options, "has not answered", 20);
-    if (strstr(printed, of_stage) || strstr(printed, of_rank))
+    snprintf(of_stage, sizeof of_stage, "rank 1 (toy, stage 1) has not answered for %d seconds; waited for ", timeout);
+    snprintf(of_rank, sizeof of_rank, "rank 1 (toy) has not answered for %d seconds; waited for ", timeout);
+    snprintf(warned, sizeof warned, "has not answered for %d seconds; waiting for ", timeout / 2);
+    int code = run_to_last_word("0,1,2,3", "hang 1 2", options, "; waited for", 20);
+    if ((strstr(printed, of_stage) || strstr(printed, of_rank)) && strstr(printed, warned))
         assert_int_equal(code, 6);
     else if (timeout < 50)
         assert_named_for_hanging(5 * timeout);
@@ -81,6 +82,8 @@ static void a_rank_that_is_stopped_does_not_stay_for_ever(void **state)
                          TOY_PROGRAM),
                      6);
     assert_printed("has not answered for twice --timeout: a signal stopped it");
+    assert_printed("skycc: warning: rank 0 (toy), step ");
+    assert_printed("a signal has stopped this process: 'kill -CONT ");
 }
 
 /* A launcher takes no notice of what dies before it has called MPI_Init, where the others wait without a limit. */

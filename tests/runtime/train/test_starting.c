@@ -134,22 +134,36 @@ static void launch_files_work_from_anywhere(void **state)
     free(expected);
 }
 
-/* Two hosts, as far as mpiexec knows: a script in the place of ssh runs everything here. */
+#define FAR                                                                                                            \
+    "HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo TOY_STAGES=0,1 "         \
+    "SKYCC_KEEP=TOY_STAGES timeout 300 far/train --data $PWD/data "
+
+/* Two hosts, as far as mpiexec knows: a script in the place of ssh runs everything here. Once mpiexec has started a
+ * program on a host in `silent`, that host says nothing any more. */
 static void launch_files_reach_other_hosts(void **state)
 {
     (void)state;
     char *expected = reference("", "--data data --steps 3");
     write_launch_files("far", "one.example", "two.example");
     assert_int_equal(
-        run("printf '#!/bin/sh\\nwhile :; do case $1 in -o) shift 2 ;; -x) shift ;; *) break ;; esac; done\\n"
-            "shift\\nexec sh -c \"$*\"\\n' > launcher && chmod +x launcher"),
+        run("cat >launcher <<'END' && chmod +x launcher && sed -i \"s|@HERE@|$PWD|\" launcher\n"
+            "#!/bin/sh\n"
+            "while :; do case $1 in -o) shift 2 ;; -x) x=1; shift ;; -N) n=1; shift ;; *) break ;; esac; done\n"
+            "here=@HERE@ host=$1; shift\n"
+            "if [ -n \"$x\" ] && [ -e $here/silent ]; then touch $here/silent.$host; fi\n"
+            "while [ -n \"$n\" ] && [ ! -e $here/silent.two.example ]; do sleep 0.1; done\n"
+            "if [ -e $here/silent.$host ] && [ -z \"$x\" ]; then\n"
+            "  echo \"ssh: connect to host $host port 22: Connection timed out\" >&2; exit 255\n"
+            "fi\n"
+            "exec sh -c \"$*\"\n"
+            "END"),
         0);
-    assert_int_equal(
-        run("HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$PWD/launcher UCX_TLS=tcp,self UCX_NET_DEVICES=lo "
-            "TOY_STAGES=0,1 SKYCC_KEEP=TOY_STAGES timeout 300 far/train --data $PWD/data --steps 3 --log $PWD/log"),
-        0);
+    assert_int_equal(run(FAR "--steps 3 --log $PWD/log"), 0);
     assert_losses("log", expected);
     free(expected);
+    assert_int_equal(run("touch silent; " FAR "--steps 1000000 --quiet"), 6);
+    assert_printed("train: host two.example does not answer any more: ssh: connect to host two.example port 22: "
+                   "Connection timed out");
 }
 
 static void hosts_that_no_launcher_understands_are_refused(void **state)
