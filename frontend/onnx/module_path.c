@@ -51,14 +51,16 @@ FoldKind fold_kind(Importer *importer, const char *name, const char *sources, co
 {
     static const char *const fills[] = {"zeros",    "ones",     "full",      "zeros_like",    "ones_like", "full_like",
                                         "new_ones", "new_full", "new_zeros", "scalar_tensor", "arange",    NULL},
-                             *const indices[] = {"embedding", "gather", "index", "index_select", "arange", NULL},
+                             *const indices[] = {"embedding", "gather", "index", "index_select", NULL},
+                             *const positions[] = {"arange", NULL},
                              *const arithmetic[] = {"add",        "sub",      "rsub",       "mul",    "div",  "neg",
                                                     "pow",        "abs",      "exp",        "log",    "sqrt", "rsqrt",
                                                     "sigmoid",    "tanh",     "silu",       "gelu",   "relu", "linear",
                                                     "layer_norm", "softmax",  "matmul",     "mm",     "bmm",  "addmm",
                                                     "sum",        "mean",     "var",        "einsum", "norm", "clamp",
                                                     "square",     "softplus", "reciprocal", NULL};
-    bool looks_up = false, computes = false;
+    bool looks_up = is_call_of(name, strlen(name), indices), filled = is_call_of(name, strlen(name), fills),
+         computes = false, counts = false;
     *parameter = NULL;
     for (const char *start = sources, *end; (start = strchr(start, '\'')) && (end = strchr(++start, '\''));
          start = end + 1) {
@@ -69,10 +71,14 @@ FoldKind fold_kind(Importer *importer, const char *name, const char *sources, co
         if (source && !buffer && !(*parameter && strstr(*parameter, ".weight"))) *parameter = source;
         looks_up |= is_call_of(start, length, indices);
         computes |= is_call_of(start, length, arithmetic);
+        filled |= is_call_of(start, length, fills);
+        counts |= is_call_of(start, length, positions);
     }
-    if (!*parameter) return is_call_of(name, strlen(name), fills) ? FOLD_OF_CONSTANTS : FOLD_UNKNOWN;
-    /* What comes before a look-up is arithmetic of its indices. */
-    return is_call_of(name, strlen(name), arithmetic) || (computes && !looks_up) ? FOLD_COMPUTES : FOLD_MOVES;
+    /* A module that is the whole model has parameters without a dot in their names. */
+    if (!*parameter) return filled && !looks_up ? FOLD_OF_CONSTANTS : FOLD_UNKNOWN;
+    /* Arithmetic before a look-up, or of an arange, is of indices. */
+    bool of_indices = looks_up || counts;
+    return is_call_of(name, strlen(name), arithmetic) || (computes && !of_indices) ? FOLD_COMPUTES : FOLD_MOVES;
 }
 
 /* The last but one of "['', 'bert', 'bert.encoder', 'linear']": the last one is the node itself. */

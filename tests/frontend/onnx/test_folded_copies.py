@@ -230,7 +230,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                 code, message)
         _, message, parameters = trained("made", "--freeze", name)
         require(parameters == {"table", "matrix"}, name, "frozen:", message, parameters)
-    for name, sources, trains in (("zeros", ["val_1", "val_2"], False), ("expand", ["cls"], True),
+    for name, sources, trains in (("zeros", ["val_1", "val_2"], False), ("unsqueeze_17", ["arange", "log"], False),
+                                  ("embedding", ["arange", "table", "index"], True), ("expand", ["cls"], True),
                                   ("embedding_1", ["add", "arange", "m.weight"], True), ("val_9", ["m.weight"], True)):
         value = real(1, TOKENS, WIDTH, seed=4) if trains else np.zeros((1, TOKENS, WIDTH))
         model("made", 2, [helper.make_node("Add", ["x", name], ["sum"])], value, "sum", tensor=name, sources=sources)
