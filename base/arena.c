@@ -30,10 +30,19 @@ _Noreturn void memory_exhausted(void)
     exit(EXIT_BAD_INPUT);
 }
 
+/* Asks for huge pages where there is room for them: the first access to a table of many megabytes is then several times
+ * faster, because one huge page replaces 512 small ones. */
+static void prefer_huge_pages(const void *bytes, size_t size)
+{
+    uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;
+    if (size >= 2 * HUGE_PAGE) madvise((void *)first, (end - first) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+}
+
 void *memory_allocate(size_t bytes)
 {
     void *pointer = calloc(1, bytes ? bytes : 1);
     if (!pointer) memory_exhausted();
+    prefer_huge_pages(pointer, bytes);
     return pointer;
 }
 
@@ -46,15 +55,6 @@ void *memory_resize(void *pointer, size_t count, size_t size)
     return pointer;
 }
 
-/* Asks for huge pages: the first access to a table of many megabytes is then several times faster, because one huge
- * page replaces 512 small ones. */
-static void prefer_huge_pages(const void *bytes, size_t size)
-{
-    uintptr_t first = ((uintptr_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, end = (uintptr_t)bytes + size;
-    if (end > first && end - first >= HUGE_PAGE)
-        madvise((void *)first, (end - first) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-}
-
 void *arena_allocate(Arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX - BLOCK_BYTES) memory_exhausted();
@@ -64,7 +64,7 @@ void *arena_allocate(Arena *arena, size_t bytes)
         size_t size = SEPARATE_OBJECTS || bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
         block = calloc(1, sizeof *block + size);
         if (!block) memory_exhausted();
-        if (size >= 2 * HUGE_PAGE) prefer_huge_pages(block, sizeof *block + size);
+        prefer_huge_pages(block, sizeof *block + size);
         block->size = size;
         /* A large object gets a block of its own. The current block stays current, so that its rest is used. */
         if (size == bytes && arena->block) {

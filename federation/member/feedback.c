@@ -31,9 +31,10 @@ void feedback_free(Feedback *feedback)
     *feedback = (Feedback){0};
 }
 
-bool feedback_code(Feedback *feedback, float *update, FragmentRange part, double clip)
+bool feedback_code(Feedback *feedback, float *update, FragmentRange part, int64_t round, double clip)
 {
     size_t count = part.end - part.first;
+    feedback->made_for = round;
     free(feedback->next);
     buffer_free(&feedback->bytes);
     feedback->next = memory_allocate(count * sizeof *feedback->next);

@@ -12,7 +12,8 @@ typedef struct Feedback {
     const char *path;
     GlobalModel left; /* left.round: the round after the last update that was in a sum */
     float *next;      /* of the fragment that meets, once this round's update is in the sum; NULL: none was made */
-    Buffer bytes;     /* of this round's update */
+    int64_t made_for; /* the round of that update */
+    Buffer bytes;     /* of it */
 } Feedback;
 
 /* Writes zeros, where a site begins with the model. */
@@ -21,9 +22,9 @@ bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *dia
 bool feedback_open(Feedback *feedback, const Federation *federation, const char *path, Diagnostics *diagnostics);
 void feedback_free(Feedback *feedback);
 
-/* Codes the update of the elements of `part`, with what was left out before: `update` becomes what it is at the
- * coordinator. The norm of both together is cut to `clip`, unless that is 0. False: it is not finite. */
-bool feedback_code(Feedback *feedback, float *update, FragmentRange part, double clip);
+/* Codes the update that `round` makes of the elements of `part`, with what was left out before: `update` becomes what
+ * it is at the coordinator. The norm of both together is cut to `clip`, unless that is 0. False: it is not finite. */
+bool feedback_code(Feedback *feedback, float *update, FragmentRange part, int64_t round, double clip);
 /* The update of the round before `round`, which feedback_code made last, was in the sum. */
 bool feedback_keep(Feedback *feedback, FragmentRange part, int64_t round, Diagnostics *diagnostics);
 

@@ -25,5 +25,5 @@ bool late_result_take(const char *checkpoint, int64_t step, const Federation *fe
     end->round = model->round;
     end->branch = model->branch;
     free(local);
-    return ok && site_checkpoint_replace(checkpoint, step, end, part, tied, diagnostics);
+    return ok && site_checkpoint_exchange(checkpoint, step, end, part, tied, diagnostics);
 }

@@ -54,7 +54,7 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
         control_variates_change(values, start, manifest.rates);
     }
     if (member_is_coded(member))
-        return feedback_code(&member->feedback, values + part.first, part, federation->clip_update) ||
+        return feedback_code(&member->feedback, values + part.first, part, start->round, federation->clip_update) ||
                not_finite(start->round, diagnostics);
     return !(federation->clip_update > 0) ||
            isfinite(update_clip(values + part.first, part.end - part.first, federation->clip_update)) ||
@@ -190,15 +190,17 @@ bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
 bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     int64_t next = member->start.round + 1;
+    Feedback *feedback = &member->feedback;
     bool ok = true, controlled = member->start.control && member->control.own.round != next;
-    if (member->counted == next && (controlled || (member_is_coded(member) && member->feedback.left.round != next))) {
+    bool coded = member_is_coded(member) && feedback->left.round != next;
+    if (member->counted != next || !(controlled || coded)) return true;
+    if (controlled || !feedback->next || feedback->made_for != member->start.round) { /* else it was just made */
         float *values = memory_allocate(global_model_taken(&member->start) * sizeof *values);
         ok = make_update(member, step, values, diagnostics) &&
-             (controlled ? control_variates_keep(&member->control, values, &member->federation, next, diagnostics)
-                         : feedback_keep(&member->feedback, part_of(member), next, diagnostics));
+             (!controlled || control_variates_keep(&member->control, values, &member->federation, next, diagnostics));
         free(values);
     }
-    return ok;
+    return ok && (!coded || feedback_keep(feedback, part_of(member), next, diagnostics));
 }
 
 bool member_judge_model(Member *member, Diagnostics *diagnostics)

@@ -1,8 +1,11 @@
 #include "federation/member/site_checkpoint.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/input_files.h"
@@ -55,27 +58,39 @@ static const char *file_path(Checkpoint *checkpoint, const char *name)
     return arena_format(&checkpoint->arena, "%s/%s", checkpoint->path, name);
 }
 
-static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, Diagnostics *diagnostics)
+/* A file of the step that is there while values are written into the others, which then are not what the manifest
+ * lists. A site that is killed meanwhile takes the model again. */
+static const char *mark_path(Checkpoint *checkpoint) { return file_path(checkpoint, ".replacing"); }
+
+static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, bool may_be_marked,
+                            Diagnostics *diagnostics)
 {
     *checkpoint = (Checkpoint){.directory = directory};
     if (!checkpoint_read_manifest(&checkpoint->manifest, directory, step, diagnostics)) return false;
     char *path = checkpoint_path(directory, step);
     checkpoint->path = arena_string(&checkpoint->arena, path);
     free(path);
+    bool checks = !may_be_marked || access(mark_path(checkpoint), F_OK) != 0;
     checkpoint->files = arena_new_array(&checkpoint->arena, SafeTensors, (size_t)checkpoint->manifest.file_count);
     for (int f = 0; f < checkpoint->manifest.file_count; f++) {
         const CheckpointFile *entry = &checkpoint->manifest.files[f];
         const char *name = file_path(checkpoint, entry->name);
         if (!safetensors_open(&checkpoint->files[f], name, diagnostics)) return false;
         checkpoint->open++;
-        if (!checkpoint_verify_file(&checkpoint->files[f], entry, name, diagnostics)) return false;
+        if (checks && !checkpoint_verify_file(&checkpoint->files[f], entry, name, diagnostics)) return false;
     }
     return true;
 }
 
-static void checkpoint_close(Checkpoint *checkpoint)
+static void close_files(Checkpoint *checkpoint)
 {
     for (int f = 0; f < checkpoint->open; f++) safetensors_close(&checkpoint->files[f]);
+    checkpoint->open = 0;
+}
+
+static void checkpoint_close(Checkpoint *checkpoint)
+{
+    close_files(checkpoint);
     free(checkpoint->manifest.files);
     arena_free(&checkpoint->arena);
 }
@@ -91,18 +106,19 @@ static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor
                                  found ? "the tensor has another type or shape than the federation's model"
                                        : "the tensor is missing");
     memcpy(values, found->data, found->bytes);
-    for (size_t i = 0; i < tensor->elements; i++)
-        if (!isfinite(values[i]))
-            return diagnostics_error(diagnostics, EXIT_DIVERGED, place, "a lower --lr, --warmup or --clip may help",
-                                     "element %zu is not finite: nothing of it is sent", i);
-    return true;
+    bool finite = true;
+    size_t i = 0;
+    for (size_t e = 0; e < tensor->elements; e++) finite &= isfinite(values[e]); /* no branches: vectorised */
+    while (!finite && isfinite(values[i])) i++;
+    return finite || diagnostics_error(diagnostics, EXIT_DIVERGED, place, "a lower --lr, --warmup or --clip may help",
+                                       "element %zu is not finite: nothing of it is sent", i);
 }
 
 bool site_checkpoint_read(const char *directory, int64_t step, const Federation *federation, const GlobalModel *like,
                           float *values, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, false, diagnostics);
     if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
                                "is a checkpoint of another model than the federation's");
@@ -134,7 +150,7 @@ static const float *values_under(Arena *arena, const char *name, const GlobalMod
     return other && other->transposed ? transposed(arena, values, &tensor->shape) : values;
 }
 
-/* Files get new names with every model, so that the manifest lists the old files until it lists the new ones. */
+/* Copies of files get a name of the model, so that the manifest lists the old files until it lists the new ones. */
 static void name_file(CheckpointFile *file, int number, int64_t round, int64_t branch)
 {
     unsigned model =
@@ -177,45 +193,87 @@ static bool is_state(const char *name)
     return false;
 }
 
-static bool rewrite_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part,
-                         bool restarts, const TiedNames *tied, Diagnostics *diagnostics)
+/* Whether the bytes were written at `at`. */
+static bool write_at(int descriptor, const void *bytes, size_t size, off_t at)
 {
-    const SafeTensors *file = &checkpoint->files[number];
-    CheckpointFile *entry = &checkpoint->manifest.files[number];
-    SafeTensorsWriter *writer = safetensors_writer();
-    Arena copies = {0};
-    for (size_t i = 0; i < file->metadata_count; i++)
-        safetensors_writer_metadata(writer, file->metadata[2 * i], file->metadata[2 * i + 1]);
-    for (size_t i = 0; i < file->count; i++) {
-        const SafeTensor *tensor = &file->tensors[i];
-        const float *values = values_under(&copies, tensor->name, model, part, tied);
-        const void *data = values ? values : tensor->data;
-        if (restarts && is_state(tensor->name)) data = arena_allocate(&copies, tensor->bytes);
-        safetensors_writer_add(writer, tensor->name, tensor->dtype, &tensor->shape, data);
-    }
-    name_file(entry, number, model->round, model->branch);
-    const char *path = file_path(checkpoint, entry->name);
-    input_files_release_path(path); /* the round may start again */
-    bool ok = safetensors_write(writer, path, diagnostics) && note_file(entry, path, diagnostics);
-    arena_free(&copies);
-    return ok;
+    ssize_t written = 0;
+    for (const char *from = bytes; size && written >= 0; from += written, at += written, size -= (size_t)written) do
+            written = pwrite(descriptor, from, size, at);
+        while (written < 0 && errno == EINTR);
+    return size == 0;
 }
 
+/* Writes the part's values into the open copy of `file`, or into it itself; with `restarts` also zeros for the state of
+ * the inner optimiser. Values of other parts and other states stay. */
+static bool put_values(int descriptor, const SafeTensors *file, const GlobalModel *model, FragmentRange part,
+                       bool restarts, const TiedNames *tied)
+{
+    Arena copies = {0};
+    bool ok = true;
+    for (size_t i = 0; i < file->count && ok; i++) {
+        const SafeTensor *tensor = &file->tensors[i];
+        const void *data = values_under(&copies, tensor->name, model, part, tied);
+        if (restarts && is_state(tensor->name)) data = arena_allocate(&copies, tensor->bytes);
+        off_t at = (const unsigned char *)tensor->data - file->file.bytes;
+        ok = !data || write_at(descriptor, data, tensor->bytes, at);
+    }
+    arena_free(&copies);
+    return ok && fsync(descriptor) == 0;
+}
+
+/* Opens what the values are written into: the file itself, or a copy where the former content must stay. */
+static int open_output(Checkpoint *checkpoint, int number, const GlobalModel *model, bool keeps,
+                       Diagnostics *diagnostics)
+{
+    const MappedFile *file = &checkpoint->files[number].file;
+    CheckpointFile *entry = &checkpoint->manifest.files[number];
+    struct stat status;
+    const char *path = file_path(checkpoint, entry->name);
+    if (keeps || stat(path, &status) != 0 || status.st_nlink > 1) {
+        name_file(entry, number, model->round, model->branch);
+        path = file_path(checkpoint, entry->name);
+        unlink(path); /* the round may start again */
+        if (!file_write_part(path, file->bytes, file->size, diagnostics)) return -1;
+    }
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0) file_error(diagnostics, path, "cannot open");
+    return descriptor;
+}
+
+static bool replace_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part,
+                         bool restarts, bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
+{
+    CheckpointFile *entry = &checkpoint->manifest.files[number];
+    int descriptor = open_output(checkpoint, number, model, keeps, diagnostics);
+    if (descriptor < 0) return false;
+    bool ok = put_values(descriptor, &checkpoint->files[number], model, part, restarts, tied);
+    const char *path = file_path(checkpoint, entry->name);
+    if (!ok) file_error(diagnostics, path, "cannot write");
+    close(descriptor);
+    return ok && note_file(entry, path, diagnostics);
+}
+
+/* Writes values into the files; if `keeps`, into copies, so that the manifest lists either all of the former content or
+ * all of the new one. */
 static bool replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part, bool restarts,
-                    const TiedNames *tied, Diagnostics *diagnostics)
+                    bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, true, diagnostics);
     int count = ok ? checkpoint.manifest.file_count : 0;
     const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
+    const char *mark = ok && !keeps ? mark_path(&checkpoint) : NULL;
+    ok = ok && (!mark || file_write_all(mark, "", 0, diagnostics));
     for (int f = 0; f < count && ok; f++) {
         former[f] = file_path(&checkpoint, checkpoint.manifest.files[f].name);
-        ok = rewrite_file(&checkpoint, f, model, part, restarts, tied, diagnostics);
+        ok = replace_file(&checkpoint, f, model, part, restarts, keeps, tied, diagnostics);
     }
+    close_files(&checkpoint);      /* inputs no more: they were written */
     checkpoint.manifest.rates = 0; /* the next round's steps follow */
     ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
     for (int f = 0; f < count && ok; f++)
         if (strcmp(former[f], file_path(&checkpoint, checkpoint.manifest.files[f].name)) != 0) unlink(former[f]);
+    if (ok && mark) unlink(mark);
     checkpoint_close(&checkpoint);
     return ok;
 }
@@ -223,13 +281,19 @@ static bool replace(const char *directory, int64_t step, const GlobalModel *mode
 bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                              const TiedNames *tied, Diagnostics *diagnostics)
 {
-    return replace(directory, step, model, part, false, tied, diagnostics);
+    return replace(directory, step, model, part, false, false, tied, diagnostics);
+}
+
+bool site_checkpoint_exchange(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
+                              const TiedNames *tied, Diagnostics *diagnostics)
+{
+    return replace(directory, step, model, part, false, true, tied, diagnostics);
 }
 
 bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
                              Diagnostics *diagnostics)
 {
-    return replace(directory, step, model, (FragmentRange){0, model->elements}, true, tied, diagnostics);
+    return replace(directory, step, model, (FragmentRange){0, model->elements}, true, false, tied, diagnostics);
 }
 
 /* Writes every value, and zeros for the state of the inner optimiser. */

@@ -254,6 +254,7 @@ bool checkpoint_read_manifest(CheckpointManifest *manifest, const char *director
     if (!ok) {
         free(manifest->files);
         manifest->files = NULL;
+        manifest->file_count = 0;
     }
     return ok;
 }

@@ -141,7 +141,7 @@ static void run_site(const Federation *federation, const GlobalModel *start, boo
         float update[ELEMENTS];
         for (int again = 0; again <= killed; again++) {
             for (size_t i = 0; i < count; i++) update[i] = update_of(0, round, part.first + i);
-            assert_true(feedback_code(&feedback, update, part, 0));
+            assert_true(feedback_code(&feedback, update, part, round, 0));
             if (killed) feedback_free(&feedback);
             if (killed) assert_true(feedback_open(&feedback, federation, "feedback.safetensors", &diagnostics));
         }
@@ -149,7 +149,7 @@ static void run_site(const Federation *federation, const GlobalModel *start, boo
         if (round % 5 == 3) continue; /* the sum is without it */
         if (killed) {
             for (size_t i = 0; i < count; i++) update[i] = update_of(0, round, part.first + i);
-            assert_true(feedback_code(&feedback, update, part, 0));
+            assert_true(feedback_code(&feedback, update, part, round, 0));
         }
         assert_true(feedback_keep(&feedback, part, round + 1, &diagnostics));
         assert_int_equal(feedback.left.round, round + 1);
@@ -174,7 +174,7 @@ static void a_site_that_is_started_again_sends_the_same_bits(void **state)
     fresh.left = start;
     float update[ELEMENTS];
     for (size_t i = 0; i < ELEMENTS; i++) update[i] = update_of(0, 20, i);
-    assert_true(feedback_code(&fresh, update, (FragmentRange){0, ELEMENTS}, 0));
+    assert_true(feedback_code(&fresh, update, (FragmentRange){0, ELEMENTS}, 20, 0));
     for (size_t i = 8; i < ELEMENTS; i++) {
         worst = fmax(worst, fabsf(update[i] - calm[20 * ELEMENTS + i - 8]));
         all += fabsf(update[i]);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
@@ -24,6 +25,53 @@ static void take(const Federation *federation, const GlobalModel *result, Fragme
     assert_int_equal(end.step, 0);
     assert_true(late_result_take("at", 0, federation, result, &end, part, &tied, &diagnostics));
     global_model_free(&end);
+}
+
+#define FILE_OF_STEP "at/step-00000000/rank-00.m0000000.safetensors"
+
+/* The first number of a tensor in the only file of the checkpoint. */
+static float first_of(const char *path, const char *name)
+{
+    Diagnostics diagnostics = {0};
+    SafeTensors file;
+    float value;
+    assert_true(safetensors_open(&file, path, &diagnostics));
+    memcpy(&value, safetensors_find(&file, name)->data, sizeof value);
+    safetensors_close(&file);
+    return value;
+}
+
+static void a_killed_replacement_is_made_again(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    Federation federation = {.compiled = {.identity = {1, 2}, .model_hash = "abc", .low_rank = "", .states = 1}};
+    const char *const names[] = {"a", "b"};
+    const Shape shapes[] = {{1, {8}}, {2, {2, 2}}};
+    const TiedName other = {"bt", "b", true};
+    const TiedNames tied = {.items = (TiedName *)&other, .count = 1};
+    const FragmentRange b = {8, ELEMENTS};
+    GlobalModel model;
+    float found[ELEMENTS];
+    global_model_open(&model, federation.compiled.identity, names, shapes, 2, false);
+    assert_true(checkpoint_check_directory("at", &diagnostics));
+    assert_true(site_checkpoint_begin("at", &federation, &model, &tied, (CheckpointManifest){.rows = 3}, &diagnostics));
+    assert_int_equal(system("printf '\\300' | dd of=" FILE_OF_STEP " bs=1 seek=$(($(stat -c %s " FILE_OF_STEP
+                            ") - 1)) conv=notrunc 2>damage"),
+                     0);
+    for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 5;
+    assert_false(site_checkpoint_replace("at", 0, &model, b, &tied, &diagnostics)); /* damaged by something else */
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "does not have the content that the checkpoint's manifest lists");
+    assert_int_equal(system("touch at/step-00000000/.replacing"), 0);
+    assert_true(site_checkpoint_replace("at", 0, &model, b, &tied, &diagnostics));
+    assert_true(site_checkpoint_read("at", 0, &federation, &model, found, &diagnostics));
+    assert_true(found[0] == 0 && found[8] == 5);
+    assert_true(first_of(FILE_OF_STEP, "bt") == 5 && first_of(FILE_OF_STEP, "momentum/b") == 0);
+    assert_int_equal(system("! ls at/step-00000000/.replacing 2>none && ln " FILE_OF_STEP " backup"), 0);
+    model.round = 1;
+    assert_true(site_checkpoint_restart("at", 0, &model, &tied, &diagnostics)); /* leaves other links alone */
+    assert_true(first_of("backup", "a") == 0 && first_of("at/step-00000000/rank-00.m0000001.safetensors", "a") == 5);
+    global_model_free(&model);
 }
 
 static void a_result_is_added_once(void **state)
@@ -60,6 +108,7 @@ static void a_result_is_added_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_killed_replacement_is_made_again, scratch_folder_enter, scratch_folder_leave),
         cmocka_unit_test_setup_teardown(a_result_is_added_once, scratch_folder_enter, scratch_folder_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
