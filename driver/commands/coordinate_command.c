@@ -109,6 +109,8 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
     const char *address = options->listen ? options->listen : federation->address;
     if (!server_open(&coordinate->server, &coordinate->coordinator, &coordinate->keys, address, diagnostics))
         return false;
+    int sites = 0;
+    for (int s = 0; s < federation->site_count; s++) sites += !federation->sites[s].left; /* by amendments */
     if (console) {
         if (coordinator_is_done(&coordinate->coordinator))
             text_print(stdout, "all %lld rounds are done: listening at %s for sites that lack the model\n",
@@ -116,7 +118,7 @@ static bool run(Coordinate *coordinate, Diagnostics *diagnostics)
         else
             text_print(stdout, "round %lld of %lld is next: listening at %s for %d sites\n",
                        (long long)coordinate->coordinator.model.round + 1, (long long)federation->rounds, address,
-                       federation->site_count);
+                       sites);
         fflush(console);
     }
     server_run(&coordinate->server, federation->round_timeout_s, &ended);
