@@ -144,6 +144,17 @@ static void print_function(const OpenClBody *body, const OpenClCut *cut)
     buffer_print(body->text, "}\n\n");
 }
 
+/* Makes the driver keep room for as many work items as opencl_group says. */
+static void print_group(Buffer *text, const OpenClCut *cut)
+{
+    if (cut->form == OPENCL_ROW)
+        buffer_print(text, "__attribute__((reqd_work_group_size(ROW_GROUP, 1, 1))) ");
+    else if (cut->form == OPENCL_PRODUCT)
+        buffer_print(text,
+                     "__attribute__((reqd_work_group_size(%" PRId64 " / ITEM_ROWS * (%" PRId64 " / VECTOR), 1, 1))) ",
+                     cut->step[cut->gemm.row_axis], cut->step[cut->gemm.column_axis]);
+}
+
 void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40])
 {
     char digits[33];
@@ -155,6 +166,8 @@ void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40])
     snprintf(symbol, 40, "sky_k_%s", hash_format(hash_bytes(function.bytes, function.size), digits));
     buffer_print(text, "/* ");
     for (const char *c = kernel->label; *c; c++) buffer_append(text, strchr("*\\?", *c) ? "_" : c, 1);
-    buffer_print(text, " */\n__kernel void %s%s", symbol, buffer_text(&function));
+    buffer_print(text, " */\n__kernel ");
+    print_group(text, &cut);
+    buffer_print(text, "void %s%s", symbol, buffer_text(&function));
     buffer_free(&function);
 }

@@ -45,11 +45,6 @@ static bool make_buffer(OpenCl *cl, ClBufferId *buffer, uint64_t size, const cha
 {
     int32_t code = CL_SUCCESS;
     size = size ? memory_round_up(size, MEMORY_ALIGNMENT) : MEMORY_ALIGNMENT;
-    if (size > (uint64_t)cl->device.buffer_bytes)
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                                 "compile with less on this device: a smaller memory: in the cluster file",
-                                 "OpenCL device '%s': %s takes %llu bytes, and the device allows %lld in one piece",
-                                 cl->device.name, what, (unsigned long long)size, (long long)cl->device.buffer_bytes);
     *buffer = cl->api->CreateBuffer(cl->context, CL_MEM_READ_WRITE, size, NULL, &code);
     uint32_t zero = 0;
     if (code == CL_SUCCESS)
@@ -57,10 +52,12 @@ static bool make_buffer(OpenCl *cl, ClBufferId *buffer, uint64_t size, const cha
     if (code == CL_SUCCESS) code = cl->api->Finish(cl->queue);
     if (code == CL_SUCCESS) return true;
     char text[40];
-    return diagnostics_error(
-        diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile with a smaller memory: of this device in the cluster file",
-        "OpenCL device '%s': no memory for %s (%llu bytes; all its memory is %lld): %s", cl->device.name, what,
-        (unsigned long long)size, (long long)cl->device.memory_bytes, opencl_error_name(code, text));
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                             "compile with a smaller memory: of this device in the cluster file",
+                             "OpenCL device '%s': no memory for %s: %llu bytes (it has %lld bytes in all, and promises "
+                             "%lld in one piece): %s",
+                             cl->device.name, what, (unsigned long long)size, (long long)cl->device.memory_bytes,
+                             (long long)cl->device.buffer_bytes, opencl_error_name(code, text));
 }
 
 /* Boundary tensors come from memory of the host that the driver pins, if it has any: their copies then need not wait
@@ -109,8 +106,11 @@ static bool make_buffers(OpenCl *cl, const Execution *execution, Diagnostics *di
             !make_buffer(cl, &to->slots, execution->stages[s].slots.size, "micro-batches in flight", diagnostics))
             return false;
         pin_slots(cl, to, &execution->stages[s].slots);
+        int32_t code = CL_SUCCESS;
         if (constants)
-            cl->api->EnqueueWriteBuffer(cl->queue, to->constants, 1, 0, constants, stage->constants, 0, NULL, NULL);
+            code =
+                cl->api->EnqueueWriteBuffer(cl->queue, to->constants, 1, 0, constants, stage->constants, 0, NULL, NULL);
+        if (code != CL_SUCCESS) return failed(cl, code, "constants", diagnostics);
         if (stage->space_bytes[SKY_SPACE_SCRATCH] > scratch) scratch = stage->space_bytes[SKY_SPACE_SCRATCH];
         if (stage->space_bytes[SKY_SPACE_BLOCK] > blocks) blocks = stage->space_bytes[SKY_SPACE_BLOCK];
         if (stage->lists[SKY_LIST_UPDATE].count > updates) updates = stage->lists[SKY_LIST_UPDATE].count;
@@ -121,17 +121,32 @@ static bool make_buffers(OpenCl *cl, const Execution *execution, Diagnostics *di
            make_buffer(cl, &cl->step, updates, "step scalars", diagnostics);
 }
 
-static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
+/* Also that a group of it fits into what the driver has compiled. */
+static bool make_kernel(const OpenCl *cl, const SkyDeviceKernel *described, ClKernelId *kernel,
+                        Diagnostics *diagnostics)
 {
     int32_t code;
+    size_t most = 0, group = opencl_group(described, &cl->sizes);
+    *kernel = cl->api->CreateKernel(cl->program, described->name, &code);
+    if (code == CL_SUCCESS)
+        code = cl->api->GetKernelWorkGroupInfo(*kernel, cl->device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                               NULL);
+    if (code != CL_SUCCESS) return failed(cl, code, described->label, diagnostics);
+    if (!group) group = cl->group;
+    if (group <= most) return true;
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use another device: skycc probe --devices",
+                             "OpenCL device '%s': groups of kernel '%s' have %zu work items, and the device runs %zu",
+                             cl->device.name, described->label, group, most);
+}
+
+static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
+{
     if (!opencl_sizes(&cl->device, program, &cl->sizes, diagnostics)) return false;
     cl->program = opencl_build(cl->api, cl->context, &cl->device, program, &cl->sizes, diagnostics);
     if (!cl->program) return false;
     cl->kernels = memory_allocate((program->device_kernel_count + 1) * sizeof *cl->kernels);
-    for (uint32_t k = 0; k < program->device_kernel_count; k++) {
-        cl->kernels[k] = cl->api->CreateKernel(cl->program, program->device_kernels[k].name, &code);
-        if (code != CL_SUCCESS) return failed(cl, code, program->device_kernels[k].label, diagnostics);
-    }
+    for (uint32_t k = 0; k < program->device_kernel_count; k++)
+        if (!make_kernel(cl, &program->device_kernels[k], &cl->kernels[k], diagnostics)) return false;
     return true;
 }
 
@@ -267,6 +282,11 @@ typedef struct Launcher {
     int32_t code;   /* of the first that failed */
 } Launcher;
 
+static void set_argument(Launcher *launcher, ClKernelId kernel, uint32_t number, size_t bytes, const void *argument)
+{
+    if (!launcher->code) launcher->code = launcher->cl->api->SetKernelArg(kernel, number, bytes, argument);
+}
+
 static void set_operand(Launcher *launcher, const SkyCall *call, uint32_t number, int64_t block, uint32_t line)
 {
     const DeviceWork *work = launcher->work;
@@ -278,9 +298,8 @@ static void set_operand(Launcher *launcher, const SkyCall *call, uint32_t number
         place.offset +=
             (int64_t)sizeof(float) * (SKY_STEP_SCALARS + (call - launcher->list->calls) * (int64_t)SKY_STEP_GROUP);
     ClKernelId kernel = cl->kernels[call->device_kernel - 1];
-    int32_t code = cl->api->SetKernelArg(kernel, 2 * number, sizeof place.buffer, &place.buffer);
-    if (code == CL_SUCCESS) code = cl->api->SetKernelArg(kernel, 2 * number + 1, sizeof place.offset, &place.offset);
-    if (!launcher->code) launcher->code = code;
+    set_argument(launcher, kernel, 2 * number, sizeof place.buffer, &place.buffer);
+    set_argument(launcher, kernel, 2 * number + 1, sizeof place.offset, &place.offset);
 }
 
 /* Units begin ... end - 1 of a call. */
@@ -293,8 +312,8 @@ static void launch(Launcher *launcher, const SkyCall *call, int64_t begin, int64
     size_t items = group ? count * group : memory_round_up(count, cl->group);
     if (end <= begin || launcher->code) return;
     for (uint32_t i = 0; i < described->operand_count; i++) set_operand(launcher, call, i, block, line);
-    cl->api->SetKernelArg(kernel, 2 * described->operand_count, sizeof begin, &begin);
-    cl->api->SetKernelArg(kernel, 2 * described->operand_count + 1, sizeof end, &end);
+    set_argument(launcher, kernel, 2 * described->operand_count, sizeof begin, &begin);
+    set_argument(launcher, kernel, 2 * described->operand_count + 1, sizeof end, &end);
     if (launcher->code) return;
     if (launcher->last) cl->api->ReleaseEvent(launcher->last);
     launcher->last = NULL;

@@ -39,6 +39,7 @@ enum {
     CL_MEM_READ_WRITE = 1 << 0,
     CL_MEM_ALLOC_HOST_PTR = 1 << 4,
     CL_MAP_READ_WRITE = 3,
+    CL_KERNEL_WORK_GROUP_SIZE = 0x11b0,
     CL_PROGRAM_BINARY_SIZES = 0x1165,
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183
@@ -65,6 +66,7 @@ enum {
     FUNCTION(int32_t, GetProgramBuildInfo, (ClProgramId, ClDeviceId, uint32_t, size_t, void *, size_t *))              \
     FUNCTION(int32_t, ReleaseProgram, (ClProgramId))                                                                   \
     FUNCTION(ClKernelId, CreateKernel, (ClProgramId, const char *, int32_t *))                                         \
+    FUNCTION(int32_t, GetKernelWorkGroupInfo, (ClKernelId, ClDeviceId, uint32_t, size_t, void *, size_t *))            \
     FUNCTION(int32_t, ReleaseKernel, (ClKernelId))                                                                     \
     FUNCTION(int32_t, SetKernelArg, (ClKernelId, uint32_t, size_t, const void *))                                      \
     FUNCTION(int32_t, EnqueueNDRangeKernel,                                                                            \

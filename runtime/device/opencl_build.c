@@ -76,7 +76,7 @@ typedef struct Build {
     ClContextId context;
     const OpenClDevice *device;
     const SkyProgram *program;
-    char options[160];
+    char options[192];
     Hash key; /* of all that what is built depends on */
 } Build;
 
@@ -137,16 +137,23 @@ static char *kept_path(const SkyProgram *program)
     return path;
 }
 
-/* NULL: there is nothing of this key. */
+/* What the file starts with. A driver need not notice that a binary is damaged. */
+typedef struct KeptHead {
+    Hash key, binary;
+} KeptHead;
+
+/* NULL: there is nothing whole of this key. */
 static ClProgramId load_kept(const Build *build, const char *path)
 {
     MappedFile file;
+    KeptHead head = {0};
     Diagnostics ignored = {0};
     ClProgramId built = NULL;
     bool found = path && file_map(&file, path, &ignored);
-    if (found && file.size > sizeof build->key && memcmp(file.bytes, &build->key, sizeof build->key) == 0) {
-        const unsigned char *bytes = file.bytes + sizeof build->key;
-        size_t size = file.size - sizeof build->key;
+    size_t size = found && file.size > sizeof head ? file.size - sizeof head : 0;
+    const unsigned char *bytes = size ? file.bytes + sizeof head : NULL;
+    if (size) memcpy(&head, file.bytes, sizeof head);
+    if (size && hash_equal(head.key, build->key) && hash_equal(head.binary, hash_bytes(bytes, size))) {
         int32_t code;
         built = build->api->CreateProgramWithBinary(build->context, 1, &build->device->id, &size, &bytes, NULL, &code);
         if (code == CL_SUCCESS)
@@ -166,10 +173,12 @@ static void keep(const Build *build, ClProgramId built, const char *path)
     if (!path || (remove(path) != 0 && errno != ENOENT)) return; /* else what was read is replaced */
     if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS || !size)
         return;
-    unsigned char *bytes = memory_allocate(sizeof build->key + size), *binary = bytes + sizeof build->key;
-    memcpy(bytes, &build->key, sizeof build->key);
-    if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
-        file_write_all(path, bytes, sizeof build->key + size, &ignored);
+    unsigned char *bytes = memory_allocate(sizeof(KeptHead) + size), *binary = bytes + sizeof(KeptHead);
+    if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
+        KeptHead head = {build->key, hash_bytes(binary, size)};
+        memcpy(bytes, &head, sizeof head);
+        file_write_all(path, bytes, sizeof head + size, &ignored);
+    }
     diagnostics_free(&ignored);
     free(bytes);
 }
@@ -179,7 +188,7 @@ ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenCl
 {
     Build build = {.api = api, .context = context, .device = device, .program = program};
     snprintf(build.options, sizeof build.options,
-             "-cl-std=CL1.2%s -DROW_GROUP=%u -DVECTOR=%u -DITEM_ROWS=%u -DDEPTH=%u",
+             "-cl-std=CL1.2 -cl-denorms-are-zero%s -DROW_GROUP=%u -DVECTOR=%u -DITEM_ROWS=%u -DDEPTH=%u",
              device->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "", sizes->row_group, sizes->vector,
              sizes->item_rows, sizes->depth);
     const char *parts[] = {device->platform, device->name, device->driver, build.options, program->opencl_source};

@@ -5,7 +5,8 @@
 #include "runtime/device/opencl_api.h"
 
 #define REAL(name) ((__typeof__(((OpenClApi *)0)->name))real_##name)
-extern void *real_GetDeviceInfo, *real_GetDeviceIDs, *real_CreateBuffer, *real_CreateProgramWithSource;
+extern void *real_GetKernelWorkGroupInfo, *real_GetDeviceInfo, *real_GetDeviceIDs, *real_CreateBuffer,
+    *real_CreateProgramWithSource;
 
 static uint64_t limit(const char *name) { return getenv(name) ? strtoull(getenv(name), NULL, 10) : 0; }
 
@@ -19,6 +20,16 @@ int32_t clGetDeviceInfo(ClDeviceId id, uint32_t what, size_t size, void *value, 
                                                                : NULL;
     if (name && value && getenv(name)) *(uint64_t *)value = limit(name);
     if (what == CL_DEVICE_EXTENSIONS && value && getenv("LIMITED_DOUBLES")) memset(value, 0, size);
+    return code;
+}
+
+int32_t clGetKernelWorkGroupInfo(ClKernelId kernel, ClDeviceId id, uint32_t what, size_t size, void *value,
+                                 size_t *used);
+int32_t clGetKernelWorkGroupInfo(ClKernelId kernel, ClDeviceId id, uint32_t what, size_t size, void *value,
+                                 size_t *used)
+{
+    int32_t code = REAL(GetKernelWorkGroupInfo)(kernel, id, what, size, value, used);
+    if (getenv("LIMITED_KERNEL")) *(size_t *)value = limit("LIMITED_KERNEL");
     return code;
 }
 

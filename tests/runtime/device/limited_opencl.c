@@ -2,6 +2,7 @@
  * the loader at $LIMITED_OPENCL answers, except for what these variables say of the device:
  *
  *   LIMITED_LOCAL, LIMITED_GROUP   bytes of local memory, work items of a group
+ *   LIMITED_KERNEL                 work items of a group of any kernel, once it is compiled
  *   LIMITED_MEMORY                 bytes of all buffers together, after which there is no more
  *   LIMITED_DOUBLES=none           no float64
  *   LIMITED_SOURCE=TEXT            source with this text does not compile
