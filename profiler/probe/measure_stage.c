@@ -142,8 +142,7 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
 bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics)
 {
     Works works = works_of(&execution->program->stages[0]);
-    /* A device works while this thread sleeps. */
-    Clock clock = {.threads = execution->program->opencl_source ? MORE_THREADS : execution->threads};
+    Clock clock = {.threads = execution_by_this_thread(execution) ? 1 : MORE_THREADS};
     execution->between = clock_tick;
     execution->between_context = &clock;
     execution->timed = true;

@@ -11,6 +11,12 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
                     Diagnostics *diagnostics);
 void execution_close(Execution *execution);
 
+/* Whether lists take as long as the calling thread computes: nobody else does. */
+static inline bool execution_by_this_thread(const Execution *execution)
+{
+    return execution->threads == 1 && !execution->kind->fetch;
+}
+
 /* From now on the micro-batch in the slot has so many lines (runtime/program/packing.h). */
 void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, uint32_t lines);
 

@@ -13,9 +13,9 @@ typedef struct RankPace {
 
 static double lateness(const RankPace *pace) { return pace->time.work > 0 ? pace->time.late / pace->time.work : 0; }
 
-void emulation_report(World *world, EmulatedTime mine, int threads, Progress *progress)
+void emulation_report(World *world, EmulatedTime mine, bool by_this_thread, Progress *progress)
 {
-    RankPace pace = {.time = mine, .is_measured = threads == 1 || !world->shares_cores};
+    RankPace pace = {.time = mine, .is_measured = by_this_thread || !world->shares_cores};
     RankPace *all = memory_allocate((size_t)world->size * sizeof *all);
     strncpy(pace.device, world->device, sizeof pace.device - 1);
     world_allgather(world, &pace, sizeof pace, all, "the pace of the emulation");
@@ -34,8 +34,8 @@ void emulation_report(World *world, EmulatedTime mine, int threads, Progress *pr
     if (world->rank == 0 && unmeasured)
         progress_say(
             progress,
-            "the emulation may not have kept pace: %d ranks of several threads share cores, and their waiting for "
-            "them counts as work; devices of one thread are exact",
+            "the emulation may not have kept pace: %d ranks of several threads or of OpenCL share cores, and their "
+            "waiting for them counts as work; CPUs of one thread are exact",
             unmeasured);
     free(all);
 }

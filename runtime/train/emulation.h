@@ -13,8 +13,8 @@ typedef struct EmulatedTime {
     double now;  /* on the device: when it is done with what it was given last. The clock may be ahead */
 } EmulatedTime;
 
-/* Collective, at the end of a run: rank 0 names the rank that is latest, if that matters. Lateness of work on several
- * threads is not known (their CPU time is not measured): `threads` are this rank's. */
-void emulation_report(World *world, EmulatedTime mine, int threads, Progress *progress);
+/* Collective, at the end of a run: rank 0 names the rank that is latest, if that matters. Lateness of work that
+ * this thread does not do is not known, as its CPU time is not measured: execution_by_this_thread of this rank. */
+void emulation_report(World *world, EmulatedTime mine, bool by_this_thread, Progress *progress);
 
 #endif

@@ -16,13 +16,14 @@ static Stopwatch stopwatch_start(const Pipeline *pipeline)
     return (Stopwatch){now, thread_seconds(), pipeline->emulate ? pipeline->emulated.now : now};
 }
 
-/* When the work since `start` is done, as far as it has come: now, or as the emulated device would do it. With one
- * thread, CPU time counts: it leaves out the other ranks of an emulation on the same cores. */
+/* When the work since `start` is done, as far as it has come: now, or as the emulated device would do it. Where
+ * this thread alone computes, its CPU time counts: it leaves out the other ranks of an emulation on the same cores. */
 static double work_end(const Pipeline *pipeline, Stopwatch start)
 {
     double now = monotonic_seconds(), slowdown = pipeline->program->slowdown > 1 ? pipeline->program->slowdown : 1;
     if (!pipeline->emulate) return now;
-    double worked = pipeline->execution->threads == 1 ? thread_seconds() - start.processor : now - start.wall;
+    double worked =
+        execution_by_this_thread(pipeline->execution) ? thread_seconds() - start.processor : now - start.wall;
     return start.device + worked * slowdown;
 }
 

@@ -273,7 +273,8 @@ static bool run(Training *t, const char *directory, int *exit_code)
     run_steps(t);
     if (t->options->trace)
         trace_write(&t->trace, t->world, t->program->stages[0].index, t->options->trace, &diagnostics);
-    if (t->options->emulate) emulation_report(t->world, t->pipeline.emulated, t->execution.threads, &t->progress);
+    if (t->options->emulate)
+        emulation_report(t->world, t->pipeline.emulated, execution_by_this_thread(&t->execution), &t->progress);
     const double *planned = t->program->predicted_step_s;
     if (t->speaks) progress_close(&t->progress, planned ? *planned : 0, &diagnostics);
     step_cause_say(t->world, t->program, &t->parts, &t->progress);
