@@ -93,6 +93,8 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
     buffer_print(&text, " \"schedule_steps\": %lld,\n", (long long)manifest->schedule_steps);
     if (manifest->rates > 0) buffer_print(&text, " \"rates\": %.17g,\n", manifest->rates);
     print_best(&text, &manifest->best);
+    if (!hash_equal(manifest->evaluation_data, (Hash){0}))
+        buffer_print(&text, " \"evaluation_data\": \"%s\",\n", hash_format(manifest->evaluation_data, hash));
     if (manifest->evaluation_due) buffer_print(&text, " \"evaluation_due\": true,\n");
     buffer_print(&text, " \"files\": [");
     for (int i = 0; i < manifest->file_count; i++)
@@ -220,6 +222,7 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         return false;
     const char *data_hash = json_string_value(json_object_get(data, "hash"));
     const char *low_rank = json_string_value(json_object_get(root, "lora_hash"));
+    const char *evaluation = json_string_value(json_object_get(root, "evaluation_data"));
     manifest->low_rank = (Hash){0};
     const int64_t most = (int64_t)1 << 53; /* so that later steps do not overflow */
     manifest->shuffled = shuffled != 0;
@@ -232,6 +235,7 @@ static bool read_members(JsonReader reader, const json_t *root, int64_t step, Ch
         manifest->cursor.offset <= manifest->rows && manifest->skipped >= 0 && manifest->skipped <= step &&
         (!low_rank || read_hash(low_rank, &manifest->low_rank)) &&
         (!data_hash || read_hash(data_hash, &manifest->data)) &&
+        (!evaluation || read_hash(evaluation, &manifest->evaluation_data)) &&
         copy_text(manifest->model_hash, sizeof manifest->model_hash, model) &&
         copy_text(manifest->plan_hash, sizeof manifest->plan_hash, plan)) {
         manifest->evaluation_due = json_is_true(json_object_get(root, "evaluation_due"));

@@ -46,7 +46,8 @@ typedef struct CheckpointManifest {
     double rates; /* the sum of the learning rates of the steps since a federation's round began, where it has control
                      variates; 0 else */
     CheckpointBest best;
-    bool evaluation_due; /* a signal ended the run before it evaluated this step: whoever goes on begins with that */
+    Hash evaluation_data; /* of what was read of the evaluation data; zero: there was none, or it is not known */
+    bool evaluation_due;  /* a signal ended the run before it evaluated this step: whoever goes on begins with that */
     int file_count;
     CheckpointFile *files; /* malloc'ed */
 } CheckpointManifest;

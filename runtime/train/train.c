@@ -110,6 +110,7 @@ static CheckpointManifest describe(const Training *t)
     CheckpointManifest manifest = {.step = t->step,
                                    .skipped = skipped_steps(t),
                                    .data = t->data_hash,
+                                   .evaluation_data = t->evaluation_hash,
                                    .cursor = t->cursor,
                                    .rows = t->rows,
                                    .seed = t->seed,

@@ -157,6 +157,15 @@ static void settle_schedule(Training *t, Diagnostics *diagnostics)
                             (long long)schedule->total);
 }
 
+static void check_evaluation_data(const Training *t, const CheckpointManifest *manifest, Diagnostics *diagnostics)
+{
+    const Hash none = {0}, before = manifest->evaluation_data, now = t->evaluation_hash;
+    if (!hash_equal(before, none) && !hash_equal(now, none) && !hash_equal(before, now))
+        diagnostics_warning(diagnostics, PLACE_FILE(t->options->eval_data), NULL,
+                            "is not the evaluation data that the checkpoint was made with: what is measured from here "
+                            "on does not compare with what was measured before");
+}
+
 /* Continues at the step of the checkpoint, with its seed and data order. */
 static void continue_from(Training *t, const CheckpointManifest *manifest, Diagnostics *diagnostics)
 {
@@ -175,6 +184,8 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
     if (training_watches(t) && !watch_continue(&t->watch, &manifest->best))
         diagnostics_warning(diagnostics, place, NULL, "the best %s until here says nothing about the best %s of %s",
                             manifest->best.metric, metric_name(t->watch.metric), t->options->eval_data);
+    else
+        check_evaluation_data(t, manifest, diagnostics);
     CheckpointMicrobatch now = checkpoint_microbatch(t->program), before = manifest->microbatch;
     if (before.rows && (before.rows != now.rows || before.length != now.length))
         diagnostics_warning(diagnostics, place, "compile with the same micro-batches for the same bits",

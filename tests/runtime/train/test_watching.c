@@ -145,6 +145,9 @@ static void patience_ends_a_run_in_parts_as_one_run(void **state)
              TOY_PROGRAM);
     assert_printed("the best loss until here says nothing about the best loss of others");
     assert_int_equal(manifest_of("three", 10).best.step, 10);
+    must_run("TOY_STAGES=0 %s --data data --eval-data data --steps 11 --checkpoint three --resume --quiet",
+             TOY_PROGRAM);
+    assert_printed("data: warning: is not the evaluation data that the checkpoint was made with");
     /* Going on needs more patience. */
     snprintf(options, sizeof options, "%s --steps 10 --checkpoint two --resume --patience 9", rest);
     assert_int_equal(train_aloud("0,1", options), 0);
