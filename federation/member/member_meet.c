@@ -3,9 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/member/member.h"
 #include "federation/member/own_model.h"
@@ -203,6 +205,24 @@ bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics)
     return ok && (!coded || feedback_keep(feedback, part_of(member), next, diagnostics));
 }
 
+/* Forgets what was measured on another file than --eval-data names now: a model is not worse for that. */
+static void forget_other_rows(Member *member, const char *evaluations)
+{
+    const char *note = arena_format(&member->arena, "%s/evaluation-data", member->options->checkpoint);
+    struct stat now;
+    if (!member->options->eval_data || stat(member->options->eval_data, &now) != 0) return;
+    Diagnostics unsaid = {0};
+    char text[100], before[sizeof text] = "";
+    int size = snprintf(text, sizeof text, "%lld %lld %lld.%09ld\n", (long long)now.st_ino, (long long)now.st_size,
+                        (long long)now.st_mtim.tv_sec, now.st_mtim.tv_nsec);
+    FILE *file = fopen(note, "re");
+    bool known = file && fgets(before, sizeof before, file);
+    if (file) fclose(file);
+    if (known && strcmp(before, text) != 0) unlink(evaluations);
+    if (strcmp(before, text) != 0) file_write_all(note, text, (size_t)size, &unsaid);
+    diagnostics_free(&unsaid);
+}
+
 bool member_judge_model(Member *member, Diagnostics *diagnostics)
 {
     const char *checkpoint = member->options->checkpoint;
@@ -211,8 +231,9 @@ bool member_judge_model(Member *member, Diagnostics *diagnostics)
     double loss = NAN;
     if (member->federation.overlap) return true;
     if (!member_mean_loss(member->log_path, start->step, start->step + 1, &loss)) loss = NAN;
-    if (!own_evaluation_read(own, arena_format(&member->arena, "%s/evaluations.csv", checkpoint),
-                             member_first_path(member), loss, start->round, diagnostics))
+    const char *evaluations = arena_format(&member->arena, "%s/evaluations.csv", checkpoint);
+    forget_other_rows(member, evaluations);
+    if (!own_evaluation_read(own, evaluations, member_first_path(member), loss, start->round, diagnostics))
         return false;
     const char *good = arena_format(&member->arena, "%s/good.safetensors", checkpoint);
     const char *unfinished = arena_format(&member->arena, "%s.unfinished", good);

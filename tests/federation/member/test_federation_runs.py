@@ -393,6 +393,19 @@ def check_evaluation():
     require(len([name for name in os.listdir("seen-paris") if name.startswith("step-")]) == 2, "old checkpoints go")
 
 
+def check_other_rows():
+    """A site whose evaluation data is replaced says so, and does not take the model for a worse one: it would wait."""
+    made = scene.federate("other", "rounds: 6", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"])
+    require(made.returncode == 0, made.stdout)
+    shutil.copy("paris.safetensors", "seen.safetensors")
+    head, alone = coordinator("other"), site("other", "paris", "--eval-data", "seen.safetensors")
+    wait_until(lambda: len(rounds_in("other.csv")) > 1, "two rounds")
+    shutil.copy("oslo.safetensors", "next.safetensors")
+    os.replace("next.safetensors", "seen.safetensors")
+    finish([head, alone])
+    require("seen.safetensors: warning: is not the evaluation data" in alone.said(), alone.said())
+
+
 def check_proximal():
     """FedProx, by hand: the second of two SGD steps also goes back by rate * X * (what the first one moved)."""
     rate, strength = 1e-2, 20
@@ -679,10 +692,10 @@ def main():
     os.chdir(scratch)
     make_inputs()
     check_all((check_one_round, check_newcomers, check_steps, check_deadline, check_privacy, check_elsewhere,
-               check_overlap, check_evaluation, check_proximal, check_control, check_amendments, check_two_places,
-               check_status_pages, check_stale_programs, check_refusals),
+               check_overlap, check_evaluation, check_other_rows, check_proximal, check_control, check_amendments,
+               check_two_places, check_status_pages, check_stale_programs, check_refusals),
               not_less=(check_newcomers, check_steps, check_deadline, check_elsewhere, check_overlap, check_evaluation,
-                        check_proximal, check_two_places, check_status_pages, check_stale_programs))
+                        check_other_rows, check_proximal, check_two_places, check_status_pages, check_stale_programs))
     os.chdir("/")
     if failed():
         print(f"see {scratch}")
