@@ -202,11 +202,13 @@ bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 {
     int code = errno;
     const char *slash = strrchr(path, '/');
-    bool nowhere = code == ENOENT && slash && slash > path && strcmp(what, "cannot create") == 0;
+    bool creates = strcmp(what, "cannot create") == 0, nowhere = creates && code == ENOENT && slash && slash > path;
+    bool forbidden = creates && (code == EACCES || code == EROFS);
     Arena *arena = &diagnostics->arena;
-    const char *hint = nowhere ? arena_format(arena, "make its directory first: mkdir -p %s",
-                                              text_word(arena, arena_string_n(arena, path, (size_t)(slash - path))))
-                               : NULL;
+    const char *hint = nowhere     ? arena_format(arena, "make its directory first: mkdir -p %s",
+                                                  text_word(arena, arena_string_n(arena, path, (size_t)(slash - path))))
+                       : forbidden ? "this user may not write there: name another place"
+                                   : NULL;
     return input_error(diagnostics, path, hint, "%s: %s", what, strerror(code));
 }
 
@@ -256,7 +258,7 @@ bool file_map(MappedFile *file, const char *path, Diagnostics *diagnostics)
     if (fstat(descriptor, &status) != 0) {
         ok = file_error(diagnostics, path, "cannot examine");
     } else if (!S_ISREG(status.st_mode)) {
-        ok = input_error(diagnostics, path, NULL, "%s",
+        ok = input_error(diagnostics, path, S_ISDIR(status.st_mode) ? "name a file in it" : NULL, "%s",
                          S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
     } else if (!file_map_descriptor(file, descriptor, &status, path)) {
         ok = file_error(diagnostics, path, "cannot map");

@@ -16,6 +16,8 @@
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
+#include "frontend/text/chat_template.h"
+#include "frontend/text/table.h"
 #include "runtime/program/label_names.h"
 
 enum { MOST_BATCH = 32, USUAL_LENGTH = 128 /* the default of --max-length */ };
@@ -42,9 +44,10 @@ typedef struct Prediction {
     bool several;    /* labels per text, by its configuration */
     int64_t ends[8]; /* tokens that end a text, by its configuration */
     size_t end_count;
-    Tokenizer *tokenizer; /* NULL: the rows are a data set */
-    bool measures;        /* the rows have labels to compare with */
-    bool lines;           /* each line of standard input is a text */
+    Tokenizer *tokenizer;      /* NULL: the rows are a data set */
+    bool measures;             /* the rows have labels to compare with */
+    bool lines;                /* each line of standard input is a text */
+    const char *chat_template; /* how the run learned conversations; NULL: it learned none */
     TextRows rows;
     Predictor predictor;
     Predictions predictions;
@@ -239,7 +242,7 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
 {
     const Options *options = prediction->options;
     const char *path = scratch_place(prediction, "rows.safetensors", diagnostics);
-    bool pair = strchr(options->texts[0], ',') != NULL;
+    bool pair = table_names_several(options->texts[0]);
     bool listed = prediction->head == HEAD_TOKENS && !pair && !prediction->lines;
     const DatasetOptions dataset = {.task = listed ? DATASET_NER : DATASET_COLUMNS,
                                     .max_length = max_length,
@@ -295,6 +298,25 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
                                             is_embedding(prediction), prediction->width, most, diagnostics);
 }
 
+/* What learned conversations answers the prompt only between the marks of a user's turn. */
+static void look_for_template(Prediction *prediction, Diagnostics *diagnostics)
+{
+    const char *prompt = prediction->options->generate.prompt, *name = prediction->chat_template;
+    const ChatTemplate *template = name ? chat_template_choose(name, prediction->tokenizer, NULL) : NULL;
+    const ChatMessage turns[] = {{.role = CHAT_USER, .text = prompt, .length = strlen(prompt)},
+                                 {.role = CHAT_ASSISTANT, .text = ""}};
+    ChatSpan answer[2];
+    Buffer text = {0};
+    if (!template || !chat_template_write(template, turns, 2, "", &text, answer)) return buffer_free(&text);
+    const char *turn = arena_string_n(&prediction->arena, buffer_text(&text), answer[0].begin);
+    if (strncmp(turn, prompt, 3) != 0)
+        diagnostics_warning(
+            diagnostics, (Place){.object = prediction->run},
+            arena_format(&prediction->arena, "for an answer: --prompt %s", text_word(&prediction->arena, turn)),
+            "learned conversations as '%s' writes them, and --prompt goes on with the text as it stands", name);
+    buffer_free(&text);
+}
+
 static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
@@ -307,6 +329,7 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
                            "takes %lld rows at a time, and --prompt is one", (long long)prediction->batch);
     const char *scratch = scratch_place(prediction, "steps", diagnostics);
     if (!scratch || !open_tokenizer(prediction, diagnostics)) return false;
+    look_for_template(prediction, diagnostics);
     Buffer text = {0}, shown = {0};
     bool to_file = options->output && strcmp(options->output, "-") != 0;
     bool ok = generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
@@ -519,7 +542,11 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
     Settings settings = {.arena = {0}};
     Options completed, *options = &completed;
     if (!run_options_complete(&completed, given, &settings, diagnostics)) return arena_free(&settings.arena), false;
-    Prediction prediction = {.options = options, .run = given->model, .measures = measures, .most_width = INT64_MAX};
+    Prediction prediction = {.options = options,
+                             .run = given->model,
+                             .measures = measures,
+                             .most_width = INT64_MAX,
+                             .chat_template = settings.of[SETTING_CHAT_TEMPLATE].value};
     Diagnostics found = {0};
     if (measures) options->texts[0] = NULL;
     if (measures && settings.of[SETTING_FORMAT].value) { /* not the embedding of single texts */

@@ -39,7 +39,7 @@ static bool settle(const Options *options, DatasetOptions *dataset, Diagnostics 
         return wrong_options(diagnostics, "leave out --labels-of: with --regression labels have no names");
     if ((!by_name && dataset->labels_of) || (task != DATASET_COLUMNS && dataset->regression))
         return wrong_options(diagnostics, "--regression and --labels-of go with --text and --label");
-    if (task == DATASET_PAIRS && (dataset->label_column || !strchr(dataset->text_columns, ',')))
+    if (task == DATASET_PAIRS && (dataset->label_column || !table_names_several(dataset->text_columns)))
         return wrong_options(diagnostics, "--task pairs takes two columns, --text A,B, and no labels");
     if (task == DATASET_MULTI_LABEL && !dataset->label_column)
         return wrong_options(diagnostics, "name the column with lists of labels: --label COL");

@@ -58,8 +58,14 @@ const char *settings_list(Settings *settings, const char *const *items, size_t c
 const char *settings_joined(Settings *settings, SettingKey key, char separator)
 {
     if (!settings->of[key].value) return NULL;
-    char *copy = arena_string(&settings->arena, settings->of[key].value);
-    for (char *at = copy; (at = strchr(at, *LIST_SEPARATOR)); at++) *at = separator;
+    const char *value = settings->of[key].value;
+    bool escapes = separator == ',' && (key == SETTING_TEXT || key == SETTING_LABEL);
+    char *copy = arena_allocate(&settings->arena, 2 * strlen(value) + 1), *to = copy;
+    for (; *value; value++) {
+        if (escapes && *value == ',') *to++ = '\\';
+        *to++ = *value == *LIST_SEPARATOR ? separator : *value;
+    }
+    *to = '\0';
     return copy;
 }
 

@@ -107,8 +107,11 @@ static bool refuse_name(TableSurvey *survey, const char *table, const char *name
     const char **names = arena_new_array(&survey->arena, const char *, survey->count);
     for (size_t c = 0; c < survey->count; c++) names[c] = survey->columns[c].name;
     const char *nearest = text_nearest(name, names, survey->count);
+    bool comma = false;
+    for (size_t c = 0; c < survey->count; c++) comma = comma || strchr(names[c], ',');
     return input_error(diagnostics, table,
-                       arena_format(&survey->arena, "the columns are %s", table_survey_names(survey)),
+                       arena_format(&survey->arena, "the columns are %s%s", table_survey_names(survey),
+                                    comma ? "; write a comma in a name as '\\,'" : ""),
                        "has no column '%s', which %s names%s%s%s", name, option, nearest ? ": did you mean '" : "",
                        nearest ? nearest : "", nearest ? "'?" : "");
 }
@@ -116,15 +119,12 @@ static bool refuse_name(TableSurvey *survey, const char *table, const char *name
 static bool take_names(const char **names, size_t *count, const char *list, const char *option, TableSurvey *survey,
                        const char *table, Diagnostics *diagnostics)
 {
-    for (const char *at = list; at && *at;) {
-        size_t length = strcspn(at, ",");
-        const char *name = arena_string_n(&survey->arena, at, length);
+    for (const char *name; list && *list && (name = table_next_name(&list, &survey->arena));) {
         if (!table_survey_column(survey, name)) return refuse_name(survey, table, name, option, diagnostics);
         if (word_index(name, names, *count) >= 0)
             return usage_error(diagnostics, NULL, "%s names the column '%s' twice", option, name);
         if (*count == TASK_MOST_COLUMNS) return usage_error(diagnostics, NULL, "%s names too many columns", option);
         names[(*count)++] = name;
-        at += length + (at[length] == ',');
     }
     return true;
 }

@@ -59,7 +59,9 @@ static const Option rows[] = {
 
     {.help = "Fine-tuning"},
     {"text", 0, "COL[,COL]", FINETUNE, OPTION_TEXT, FIELD(dataset.text_columns), .common = FINETUNE,
-     .help = "the column with the texts, or two columns (default: by their names and contents)"},
+     .help = "the column with the texts, or two columns (default: by their names and contents)",
+     .detail = "The column with the texts, or two columns. Default: by their names and contents. A comma that belongs "
+               "to a name is written as '\\,'."},
     {"label", 0, "COL[,COL...]", FINETUNE, OPTION_TEXT, FIELD(dataset.label_column), .common = FINETUNE,
      .help = "the column with the labels; several columns of 0 and 1: several labels per text"},
     {"task", 0, "TASK", FINETUNE, OPTION_TEXT, GIVEN(TASK), .choices = OPTION_WORDS(TASK_OPTION_WORDS),

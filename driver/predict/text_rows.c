@@ -182,12 +182,12 @@ static bool read_texts(TextRows *rows, TableReader *reader, const char *const *n
 bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, bool listed, Diagnostics *diagnostics)
 {
     TableReader reader;
-    const char *comma = strchr(columns, ','), *names[2] = {columns, comma ? comma + 1 : NULL};
-    if (comma) names[0] = arena_string_n(&rows->arena, columns, (size_t)(comma - columns));
+    const char *names[2] = {table_next_name(&columns, &rows->arena)};
+    names[1] = table_next_name(&columns, &rows->arena);
     rows->texts = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->texts);
     if (listed) rows->words = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->words);
     if (!table_open(&reader, table, TABLE_BY_SUFFIX, diagnostics)) return false;
-    bool ok = read_texts(rows, &reader, names, comma ? 2 : 1);
+    bool ok = read_texts(rows, &reader, names, names[1] ? 2 : 1);
     table_close(&reader);
     return ok || input_error(diagnostics, table, NULL, "changed while it was read");
 }

@@ -73,7 +73,7 @@ static const char *shape_hint(Importer *importer)
         hint = arena_format(&importer->arena, "%s%s %s=%lld", hint, i ? "," : "", model->dimensions[i].name,
                             (long long)model->dimensions[i].value);
     if (model->dimension_count > MOST_LISTED) hint = arena_format(&importer->arena, "%s and others", hint);
-    return arena_format(&importer->arena, "%s; change them with --dim %s=...", hint, model->dimensions[0].name);
+    return arena_format(&importer->arena, "%s; change them with --dim NAME=VALUE", hint);
 }
 
 /* Reports errors for every node that can be tried, up to a limit. */

@@ -412,6 +412,27 @@ bool table_field_is(TableField field, const char *text)
     return field.length == strlen(text) && memcmp(field.text, text, field.length) == 0;
 }
 
+/* Where the first name ends. */
+static const char *name_end(const char *list)
+{
+    while (*list && *list != ',') list += list[0] == '\\' && list[1] == ',' ? 2 : 1;
+    return list;
+}
+
+const char *table_next_name(const char **list, Arena *arena)
+{
+    if (!*list) return NULL;
+    const char *end = name_end(*list);
+    char *name = arena_string_n(arena, *list, (size_t)(end - *list)), *to = name;
+    for (const char *at = *list; at < end; at++)
+        if (at[0] != '\\' || at[1] != ',') *to++ = *at;
+    *to = '\0';
+    *list = *end ? end + 1 : NULL;
+    return name;
+}
+
+bool table_names_several(const char *list) { return *name_end(list) == ','; }
+
 void table_close(TableReader *reader)
 {
     file_unmap_input(&reader->file);

@@ -56,6 +56,10 @@ bool table_next(TableReader *reader);
 /* Reports an error in the current row, up to a limit, and counts it. Returns false. */
 bool table_error(TableReader *reader, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool table_field_is(TableField field, const char *text);
+/* Cuts the first name off a list with commas between; "\\," is a comma of the name. NULL: none is left. */
+const char *table_next_name(const char **list, Arena *arena);
+/* Whether it holds several names. */
+bool table_names_several(const char *list);
 void table_close(TableReader *reader);
 
 #endif

@@ -113,15 +113,12 @@ static const char *naming_hint(const Task *task)
 /* Adds the names between the commas of an option. */
 static bool cut_names(Job *job, const char *option, const char *list)
 {
-    for (const char *at = list; at;) {
-        const char *comma = strchr(at, ',');
-        size_t length = comma ? (size_t)(comma - at) : strlen(at);
-        if (length == 0)
+    const char *rest = list;
+    for (const char *name; (name = table_next_name(&rest, &job->arena));) {
+        if (!*name)
             return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
                                      "%s takes column names separated by commas, not '%s'", option, list);
-        const char *name = arena_string_n(&job->arena, at, length);
         array_push(job->names, job->name_count, job->name_capacity, name);
-        at = comma ? comma + 1 : NULL;
     }
     return true;
 }

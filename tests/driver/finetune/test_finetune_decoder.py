@@ -84,6 +84,11 @@ def check_chats():
     require(os.path.exists("chats/model/tokenizer_config.json"), "the trained folder lacks its tokenizer")
     found = run(skycc, "evaluate", "chats", "chats.jsonl").stdout
     require("perplexity" in found, found)
+    turn = "<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
+    said = run(skycc, "predict", "chats", "--prompt", "Well?", "--tokens", "1").stderr
+    require(f"--prompt {turn!r}".replace(" '", " $'") in said, said)
+    said = run(skycc, "predict", "chats", "--prompt", turn, "--tokens", "1").stderr
+    require("learned conversations" not in said, said)
     worst = metrics["worst"]
     require(all("Say " in row["text"] and "label" not in row for row in worst), worst)
     with open("chats/report.html") as file:
