@@ -98,10 +98,14 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
     buffer_free(&names);
 }
 
+/* What PEFT calls the weights next to its branches, whose own names the TorchScript exporter loses. */
+static const char beside_branch[] = ".base_layer.";
+
 /* Weights that PEFT adds to a model that it does not train; exports do not say what was frozen. */
 static bool is_adapter(const char *name)
 {
-    static const char *const parts[] = {"lora_", "ia3_", "vera_", "prompt_encoder.", "prompt_embeddings"};
+    static const char *const parts[] = {"lora_",      "ia3_", "vera_", "prompt_encoder.", "prompt_embeddings",
+                                        beside_branch};
     for (size_t i = 0; name && i < sizeof parts / sizeof *parts; i++)
         if (strstr(name, parts[i])) return true;
     return false;
@@ -115,15 +119,18 @@ static void tell_adapters(const Importer *importer)
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ImportedParameter *parameter = &model->parameters[i];
         trained += parameter->trained;
-        if (adapter || !parameter->trained) continue;
+        if ((adapter && !strstr(adapter, beside_branch)) || !parameter->trained) continue;
         if (is_adapter(parameter->name) || is_adapter(parameter->alias))
             adapter = is_adapter(parameter->alias) ? parameter->alias : parameter->name;
     }
     if (adapter && !importer->options->rule_count && !importer->options->adapters)
         diagnostics_warning(
             importer->diagnostics, PLACE_FILE(importer->graph->file),
-            "--freeze '*' --train '*lora_*' trains branches of low rank only (or '*ia3_*', '*prompt_*'); "
-            "a further --train 'NAME' the head; skycc check -v lists the names",
+            strstr(adapter, beside_branch)
+                ? "the export has lost the branches' names: export the model with dynamo=True, then give --freeze '*' "
+                  "--train '*lora_*'; or import the folder and give --lora"
+                : "--freeze '*' --train '*lora_*' trains branches of low rank only (or '*ia3_*', '*prompt_*'); "
+                  "a further --train 'NAME' the head; skycc check -v lists the names",
             "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
 }
 

@@ -199,6 +199,10 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     require("PEFT adapter ('m.lora_A.weight')" in message and "--freeze '*' --train '*lora_*'" in message, message)
     _, message, parameters = trained("adapter", "--freeze", "*", "--train", "*lora_*")
     require(parameters == {"m.lora_A.weight"} and "PEFT" not in message, parameters, message)
+    message = accepted("nameless", {"table", "matrix", "m.base_layer.weight"}, 2,
+                       [helper.make_node("MatMul", ["x", "m.base_layer.weight"], ["sum"])], real(WIDTH, WIDTH, seed=6),
+                       "sum", tensor="m.base_layer.weight")
+    require("PEFT adapter ('m.base_layer.weight')" in message and "dynamo=True" in message, message)
 
     for module, one in ("/torch/nn/modules/linear.py", True), ("/model.py", False):
         called = [helper.make_node("Add", [a, "folded"], [b]) for a, b in (("x", "once"), ("once", "sum"))]
