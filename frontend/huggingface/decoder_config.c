@@ -212,18 +212,21 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
         common.theta = reading_number(reading, reading->root, "rotary_emb_base", common.theta);
         partial = reading_number(reading, reading->root, "rotary_pct", partial);
     }
-    common.theta = reading_number(reading, reading->root, "rope_theta", common.theta);
+    bool modern = form->windows == WINDOW_MODERNBERT; /* whose name is global_rope_theta */
+    if (!modern) common.theta = reading_number(reading, reading->root, "rope_theta", common.theta);
     partial = reading_number(reading, reading->root, "partial_rotary_factor", partial);
-    if (local > 0) local = reading_number(reading, reading->root, "rope_local_base_freq", local);
+    if (local > 0 && !modern) local = reading_number(reading, reading->root, "rope_local_base_freq", local);
     common.original =
         reading_size(reading, "original_max_position_embeddings", 1, MOST_DECODER_POSITIONS, common.original);
-    bool modern = form->windows == WINDOW_MODERNBERT;
     if (modern) {
         bool null = json_is_null(json_object_get(reading->root, "local_rope_theta"));
         common.theta = reading_number(reading, reading->root, "global_rope_theta", common.theta);
         local = reading_number(reading, reading->root, "local_rope_theta", null ? common.theta : local);
         if (null) local = theta_of(reading, reading_member(reading, given, kinds[0]), local);
     }
+    if (local > 0 && json_object_get(old, "type") && !json_object_get(old, "rope_type"))
+        reading_refuse(reading, "rope_scaling.type", EXIT_UNSUPPORTED_OPERATOR, "write rope_type in its place",
+                       "is a name that transformers does not read for this kind of model");
     for (int i = 0; i < 2; i++) {
         RotaryConfig *rotary = &config->decoder.rotary[i];
         const json_t *own = local > 0 ? reading_member(reading, given, kinds[i]) : given;

@@ -208,6 +208,8 @@ def check_refusals():
     refuse("llama", 1, "num_key_value_heads", num_key_value_heads=3)
     refuse("gemma2", 3, "use_bidirectional_attention", use_bidirectional_attention=True)
     refuse("gemma3", 3, "attn_logit_softcapping", attn_logit_softcapping=50.0)
+    refuse("modernbert", 3, "rope_theta: skycc does not know", rope_theta=500.0)
+    refuse("gemma3", 3, "rope_scaling.type", rope_parameters=None, rope_scaling={"type": "linear", "factor": 2.0})
     refuse("qwen2", 3, "layer_types", layer_types=["full_attention", "chunked_attention"])
     refuse("llama", 3, "'mixtral', a mixture of experts", model_type="mixtral", num_local_experts=8)
     refuse("gemma3", 3, "'gemma3', a model of images and texts", model_type="gemma3", vision_config={})
