@@ -55,13 +55,12 @@ typedef struct Importer {
     size_t symbol_count, symbol_capacity;
     SourceNode *nodes;
     size_t node_count;
-    uint32_t *order;           /* of nodes, producers first */
-    bool distinct;             /* every initializer is one parameter (PROPERTY_PARAMETERS) */
-    bool widens;               /* half precision becomes float32 (widen.h) */
-    size_t narrow_bytes;       /* of quantised weights in the file, one byte an element */
-    size_t widened;            /* elements that were made floats so far */
-    const char *operator_hint; /* what skycc compiles, where the model is none of it */
-    const char *shape_hint;    /* what helps where shapes do not fit; NULL: nothing known */
+    uint32_t *order;        /* of nodes, producers first */
+    bool distinct;          /* every initializer is one parameter (PROPERTY_PARAMETERS) */
+    bool widens;            /* half precision becomes float32 (widen.h) */
+    size_t narrow_bytes;    /* of quantised weights in the file, one byte an element */
+    size_t widened;         /* elements that were made floats so far */
+    const char *shape_hint; /* what helps where shapes do not fit; NULL: nothing known */
 } Importer;
 
 /* "node 'NAME' (OP, opset N)" */
@@ -123,6 +122,10 @@ const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
 /* The padding_idx of the torch.nn.Embedding that became this Gather, where PyTorch's default exporter kept the call:
  * the row to which looking it up passes no gradient. Negative: none, or not known. */
 int64_t padding_row(Arena *arena, const Onnx__NodeProto *node);
+/* What the model looks like, where that is nothing that skycc compiles: a mixture of experts, a vision model; else
+ * NULL. */
+const char *model_hint(Importer *importer);
+extern const char other_models_hint[]; /* for operators that no transformer of texts has */
 
 /* restore_bias.c: PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model
  * is, and notes it in the node's metadata. Training needs it, so this restores it as an initializer of zeros, with a

@@ -144,3 +144,32 @@ int64_t padding_row(Arena *arena, const Onnx__NodeProto *node)
     for (int i = 0; text && i < 2; i++) text = strpbrk(i ? text + 1 : text + sizeof call - 1, ",)");
     return text && *text == ',' ? strtoll(text + 1, NULL, 10) : -1;
 }
+
+/* Whether an input is of the form [batch, channels, height, width]. */
+static bool takes_pictures(const Onnx__GraphProto *graph)
+{
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Onnx__TypeProto *type = graph->input[i]->type;
+        if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && type->tensor_type->shape &&
+            type->tensor_type->shape->n_dim == 4 && dtype_is_float(onnx_dtype(type->tensor_type->elem_type)))
+            return true;
+    }
+    return false;
+}
+
+const char other_models_hint[] = "skycc compiles transformers of text; export only the part that is one";
+
+const char *model_hint(Importer *importer)
+{
+    const Onnx__GraphProto *graph = importer->proto;
+    bool experts = false;
+    for (size_t i = 0; i < graph->n_initializer && !experts; i++)
+        experts = graph->initializer[i]->name && strstr(graph->initializer[i]->name, "experts.");
+    for (size_t i = 0; i < graph->n_node && !experts; i++) {
+        const char *path = module_path(&importer->arena, graph->node[i]), *op = graph->node[i]->op_type;
+        experts = (path && strstr(path, "experts")) || (op && strstr(op, "MoE"));
+    }
+    return experts                 ? "this looks like a mixture of experts, which skycc does not compile"
+           : takes_pictures(graph) ? "this looks like a vision model: skycc compiles transformers of text"
+                                   : NULL;
+}

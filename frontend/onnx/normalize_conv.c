@@ -141,8 +141,8 @@ static ValueId by_patches(Convolution *conv)
     }
     perm[1 + conv->space] = 1;
     if (!fits)
-        return node_unsupported(node, node->importer->operator_hint,
-                                "is a convolution along %d axes with patches that overlap", conv->space),
+        return node_unsupported(node, other_models_hint, "is a convolution along %d axes with patches that overlap",
+                                conv->space),
                0;
     ValueId rows = emit_transpose(node, emit_reshape(node, conv->x, &cut), perm);
     rows = emit_reshape(node, rows, &(Shape){3, {conv->batch, patches, taps}});

@@ -26,7 +26,8 @@ bool node_unsupported(const OnnxNode *node, const char *hint, const char *format
 {
     va_list arguments;
     va_start(arguments, format);
-    report(node, EXIT_UNSUPPORTED_OPERATOR, hint, format, arguments);
+    const char *model = model_hint(node->importer);
+    report(node, EXIT_UNSUPPORTED_OPERATOR, model ? model : hint, format, arguments);
     va_end(arguments);
     return false;
 }

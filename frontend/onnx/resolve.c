@@ -100,21 +100,11 @@ static bool check_opset(Importer *importer)
 
 /* ---- Nodes ---- */
 
-/* Whether an input is of the form [batch, channels, height, width]. */
-static bool takes_pictures(const Onnx__GraphProto *graph)
-{
-    for (size_t i = 0; i < graph->n_input; i++) {
-        const Onnx__TypeProto *type = graph->input[i]->type;
-        if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && type->tensor_type->shape &&
-            type->tensor_type->shape->n_dim == 4 && dtype_is_float(onnx_dtype(type->tensor_type->elem_type)))
-            return true;
-    }
-    return false;
-}
-
-static const char *unsupported_hint(const Importer *importer, const Onnx__NodeProto *node, const char *domain)
+static const char *unsupported_hint(Importer *importer, const Onnx__NodeProto *node, const char *domain)
 {
     const char *op = node->op_type ? node->op_type : "";
+    const char *hint = model_hint(importer);
+    if (hint) return hint;
     if (strstr(op, "QLinear") || strcasestr(op, "quantize") || strstr(op, "Integer") || strcmp(op, "QAttention") == 0 ||
         strcmp(op, "MatMulNBits") == 0)
         return "the model is quantised: export it before it is, quantised weights are not trained";
@@ -122,7 +112,7 @@ static const char *unsupported_hint(const Importer *importer, const Onnx__NodePr
         return "export the model with ONNX's own operators, before any optimiser replaces them";
     for (size_t i = 0; i < node->n_attribute; i++)
         if (node->attribute[i]->g) return "export the model without control flow: traced, for fixed shapes";
-    return importer->operator_hint;
+    return other_models_hint;
 }
 
 static void declare_node(Importer *importer, size_t index)
@@ -314,9 +304,6 @@ bool resolve_names(Importer *importer)
     if (!check_opset(importer)) return false;
     bool ok = declare_inputs(importer);
     int errors = importer->diagnostics->errors;
-    importer->operator_hint = takes_pictures(importer->proto)
-                                  ? "this looks like a vision model: skycc compiles transformers of text"
-                                  : "skycc compiles transformers of text; export only the part that is one";
     if (!expand_functions(importer) || !expand_branches(importer)) return false;
     for (size_t i = 0; i < importer->node_count; i++) declare_node(importer, i);
     report_unsupported(importer);

@@ -5,7 +5,8 @@ be copies, but is one number throughout, is refused unless it is frozen, and so 
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
 buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. The row of
 padding that PyTorch's default exporter names in metadata gets no gradient from lookups. Of what this exporter says it
-computed of parameters nothing is trained; what it computed of constants is no parameter.
+computed of parameters nothing is trained; what it computed of constants is no parameter. Names of weights tell a
+mixture of experts, which is refused by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -221,6 +222,15 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         trained("padding", "--grad")
         rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
         require(all(rows[i] == (i < 6 and i != left_out) for i in range(7)), "padding", arguments, rows)
+
+    choice = [helper.make_node("TopK", ["x", "k"], ["best", "number"]), helper.make_node("Mul", ["x", "folded"], ["y"]),
+              helper.make_node("Add", ["y", "best"], ["sum"])]
+    for name in "m.experts.0.weight", "m.gate.weight":
+        choice[1].input[1] = name
+        model("experts", 2, choice, kind, "sum", tensor=name, k=np.array([WIDTH]))
+        code, message, _ = trained("experts")
+        require(code == 3 and ("this looks like a mixture of experts" in message) == ("experts" in name), name, code,
+                message)
 
     made = "as 'm.weight', and it cannot be trained in their place"
     for name, value, sources in (("softplus", real(1), ["beta", "m.weight"]), ("mul_3", kind, ["m.weight", "val_3"]),
