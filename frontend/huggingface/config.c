@@ -235,6 +235,9 @@ static void read_family(Reading *reading, HuggingFaceConfig *config)
         break;
     case FAMILY_MPNET:
         config->relative_buckets = reading_size(reading, "relative_attention_num_buckets", 4, 1 << 16, 32);
+        if (reading->ok && config->relative_buckets != 32)
+            reading_refuse(reading, "relative_attention_num_buckets", EXIT_UNSUPPORTED_OPERATOR, NULL,
+                           "must be 32: transformers numbers distances by 32 buckets, whatever it says");
         break;
     case FAMILY_DEBERTA: read_deberta(reading, config); break;
     default: break;

@@ -214,6 +214,8 @@ def check_refusals():
     refuse("llama", 3, "'mixtral', a mixture of experts", model_type="mixtral", num_local_experts=8)
     refuse("gemma3", 3, "'gemma3', a model of images and texts", model_type="gemma3", vision_config={})
     refuse("llama", 2, "give --head lm", head="mlm")
+    refuse("../huggingface/mpnet", 3, "relative_attention_num_buckets: must be 32", head="seqcls:2",
+           relative_attention_num_buckets=64)
     refuse("../huggingface/bert", 2, "--head lm is for decoders")
     refuse("llama", 1, "'model.embed_tokens.weight'", vocab_size=32)
 
