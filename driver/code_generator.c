@@ -54,7 +54,14 @@ bool target_init(Target *target, TargetOptions options, Diagnostics *diagnostics
 #define CALL(type, name, parameters, arguments)                                                                        \
     type name parameters { return ((__typeof__(name) *)find(#name))arguments; }
 
-CALL(void, target_free, (Target * target), (target))
+/* What a failed start leaves is freed, too. */
+#define CALL_FREE(name, type, object)                                                                                  \
+    void name(type *object)                                                                                            \
+    {                                                                                                                  \
+        if (library) ((__typeof__(name) *)find(#name))(object);                                                        \
+    }
+
+CALL_FREE(target_free, Target, target)
 CALL(const char *, target_flags, (const Target *target, Arena *arena), (target, arena))
 CALL(const char *, target_architecture, (const Target *target, Arena *arena), (target, arena))
 CALL(KernelCacheOptions, kernel_cache_defaults, (Arena * arena), (arena))
@@ -66,12 +73,12 @@ CALL(void, kernel_list_add_program, (KernelList * list, const SkyProgram *progra
 CALL(CompiledKernels *, kernels_compile_program,
      (const SkyProgram *program, const Target *target, KernelCacheOptions options, Diagnostics *diagnostics),
      (program, target, options, diagnostics))
-CALL(void, kernels_free, (CompiledKernels * compiled), (compiled))
+CALL_FREE(kernels_free, CompiledKernels, compiled)
 CALL(void, kernels_bind, (const CompiledKernels *compiled, const JitProgram *jit, SkyProgram *program),
      (compiled, jit, program))
 CALL(void, kernels_print, (const CompiledKernels *compiled, KernelText form, Buffer *text), (compiled, form, text))
 CALL(JitProgram *, jit_load, (const CompiledKernels *compiled, Diagnostics *diagnostics), (compiled, diagnostics))
 CALL(SkyKernel *, jit_find, (const JitProgram *jit, const CompiledKernel *kernel), (jit, kernel))
-CALL(void, jit_free, (JitProgram * jit), (jit))
+CALL_FREE(jit_free, JitProgram, jit)
 CALL(void, program_object, (const SkyProgram *program, const CompiledKernels *compiled, Buffer *object),
      (program, compiled, object))

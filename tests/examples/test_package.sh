@@ -31,6 +31,10 @@ moved/prefix/bin/skycc compile "$model" -d cluster.yaml --dim seq=8 -o none >com
 [ $status = 5 ] || die "without its code generator compile ends with $status: $(cat compile.log)"
 grep -q 'the code generator cannot be loaded: .*lib/skycc/code_generator.so' compile.log || die "$(cat compile.log)"
 grep -q 'hint: install bin/skycc' compile.log || die "no hint: $(cat compile.log)"
+status=0
+moved/prefix/bin/skycc run "${model/seqcls/mlm}" --inputs "$source/tests/data/bert/mlm.ref.safetensors" -o none \
+    >run.log 2>&1 || status=$?
+[ $status = 5 ] || die "without its code generator run ends with $status: $(cat run.log)"
 
 # One of other sources is not called: its structures may be others.
 python3 - code_generator.so moved/prefix/lib/skycc/code_generator.so "$build/driver/code_generator_sources.h" <<'END'
