@@ -16,7 +16,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from safetensors_files import read, write  # noqa: E402
 
 SKYCC, DATA = sys.argv[1], sys.argv[2]
-ONLY_INTERPRETED = "interpreted" in sys.argv[3:]
 BATCH, LENGTH, WORDS = 4, 8, 256
 ROWS, FEWER = 8, 6  # a batch, and what fills it in part
 SEQCLS, MLM, TOKCLS, QA = (f"{DATA}/bert/bert-nano-{name}-opset17-dyn.onnx"
@@ -118,7 +117,7 @@ def check(number, model, output, bias, spec, labels, loss):
         loss = lambda scores, labels: mse(scores, inputs["scores"]) + cross_entropy(label_smoothing=0.1)(scores, labels)
     write("inputs.safetensors", inputs)
     command = [SKYCC, "run", model, "--inputs", "inputs.safetensors", "-o", "out.safetensors", "--loss", spec, "--grad"]
-    for how in [["--interpret"]] if ONLY_INTERPRETED else [[], ["--interpret"]]:
+    for how in [], ["--interpret"]:
         subprocess.run(command + how, check=True)
         results = read("out.safetensors")
         scores = torch.from_numpy(results["out/" + output].astype("f8")).requires_grad_()
@@ -354,7 +353,7 @@ def check_sliced(tied):
     hidden = torch.tanh(leaves["words"][torch.from_numpy(inputs["input_ids"])] @ leaves["layer"])
     loss = cross_entropy()(hidden @ (leaves["words"].T if tied else leaves["apart"]), inputs["labels"])
     loss.backward()
-    for way in [["--interpret"]] if ONLY_INTERPRETED else [["--interpret"], []]:
+    for way in ["--interpret"], []:
         shell(SKYCC, "run", "decoder.onnx", "--inputs", "data.safetensors", "-o", "out.safetensors", "--loss",
               "cross-entropy", "--grad", "--logits", "sliced", *way)
         found = read("out.safetensors")
@@ -362,8 +361,6 @@ def check_sliced(tied):
         close("sliced loss", found["loss"], loss.detach().numpy(), 1e-6)
         for name, leaf in leaves.items():
             close(f"sliced loss, gradient of {name}", found["grad/" + name], leaf.grad.numpy(), 1e-5)
-    if ONLY_INTERPRETED:
-        return
     sliced = ["--logits", "sliced"]
     first = train([], "cross-entropy", 1, 4, model="decoder.onnx", compiling=sliced)
     found = train([], "cross-entropy", 2, 4, model="decoder.onnx", compiling=sliced)
@@ -378,12 +375,11 @@ with tempfile.TemporaryDirectory() as folder:
         check_sliced(tied)
     for number, case in enumerate(CASES):
         check(number, *case)
-    if not ONLY_INTERPRETED:
-        check_training("cross-entropy,shift,smoothing=0.1,weights=1/2/0.5",
-                       {"labels": integers(3, (ROWS, LENGTH), 0.5)}, True)
-        check_training("bce+mse:logits:scores", {"labels": integers(2, (ROWS, LENGTH, 3), 0.3),
-                                                 "scores": numbers((ROWS, LENGTH, 3), 0.3)}, False)
-        check_parts_of_batches()
+    check_training("cross-entropy,shift,smoothing=0.1,weights=1/2/0.5",
+                   {"labels": integers(3, (ROWS, LENGTH), 0.5)}, True)
+    check_training("bce+mse:logits:scores", {"labels": integers(2, (ROWS, LENGTH, 3), 0.3),
+                                             "scores": numbers((ROWS, LENGTH, 3), 0.3)}, False)
+    check_parts_of_batches()
     check_left_out_row()
     check_embeddings("contrastive:start_logits:end_logits", contrastive(0.05))
     check_embeddings("contrastive:start_logits:end_logits:0.5", contrastive(0.5))
