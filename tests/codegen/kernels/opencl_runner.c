@@ -28,8 +28,12 @@ void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *d
     Diagnostics said = {0};
     SkyLocation *places = arena_new_array(&arena, SkyLocation, count);
     SkyCall *listed = arena_new_array(&arena, SkyCall, call_count);
+    bool *used = arena_new_array(&arena, bool, count);
     uint64_t all = 0;
+    for (size_t c = 0; c < call_count; c++)
+        for (int k = 0; k < calls[c].kernel->operand_count; k++) used[calls[c].buffer[k]] = true;
     for (size_t i = 0; i < count; i++) {
+        if (!used[i]) continue;
         places[i] = (SkyLocation){.space = SKY_SPACE_STATE, .offset = all};
         all += memory_round_up(bytes[i] + 1, MEMORY_ALIGNMENT);
     }
@@ -53,13 +57,13 @@ void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *d
     opencl_bind(&program, &arena);
     bool ok = execution_open(&execution, &program, 1, NULL, &said);
     for (size_t i = 0; i < count && ok; i++) {
-        if (!bytes[i]) continue;
+        if (!used[i] || !bytes[i]) continue;
         memcpy(execution_address(&execution, 0, 0, places[i]), data[i], bytes[i]);
         execution_hand(&execution, 0, 0, places[i], bytes[i]);
     }
     bool ran = ok && execution_run(&execution, 0, SKY_LIST_FORWARD, 0, &said);
     for (size_t i = 0; i < count && ok; i++)
-        if (bytes[i]) memcpy(data[i], execution_fetch(&execution, 0, 0, places[i], bytes[i]), bytes[i]);
+        if (used[i] && bytes[i]) memcpy(data[i], execution_fetch(&execution, 0, 0, places[i], bytes[i]), bytes[i]);
     if (ok) execution_close(&execution);
     if (!ran) diagnostics_print(&said, stderr);
     diagnostics_free(&said);

@@ -14,8 +14,8 @@ typedef struct OpenClCall {
     int64_t offset[KERNEL_MAX_OPERANDS]; /* bytes */
 } OpenClCall;
 
-/* The calls one after the other, as one program, over `count` buffers of so many bytes each. Fails the test if the
- * device does. */
+/* The calls one after the other, as one program, over those of `count` buffers of so many bytes each that they use.
+ * Fails the test if the device does. */
 void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *data, const size_t *bytes, size_t count);
 /* The whole kernel over its operands. */
 void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes);
