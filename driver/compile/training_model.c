@@ -79,6 +79,31 @@ static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
     return ok;
 }
 
+/* What the exporter tells of padding_idx is said, not obeyed: other exports of the same model do not tell, and train
+ * the row. */
+static void warn_of_padding(const TrainingModel *model, Diagnostics *diagnostics)
+{
+    const ImportedModel *imported = &model->imported;
+    for (size_t p = 0; p < imported->padding_count; p++) {
+        PaddingRow padding = imported->padding_rows[p];
+        if (gradient_rows_left_out(&model->source, padding.table, padding.row)) continue;
+        for (size_t i = 0; i < imported->parameter_count; i++) {
+            const ImportedParameter *parameter = &imported->parameters[i];
+            if (parameter->value != padding.table || parameter->frozen || !parameter->trained) continue;
+            Buffer hint = {0};
+            buffer_print(&hint,
+                         "--no-gradient-row %s=%lld does the same; it matters only where padding reaches the loss",
+                         parameter->name, (long long)padding.row);
+            diagnostics_warning(diagnostics, PLACE_FILE(model->source.file), buffer_text(&hint),
+                                "row %lld of '%s' is trained; in PyTorch it is not where it stands for padding "
+                                "(padding_idx)",
+                                (long long)padding.row, parameter->name);
+            buffer_free(&hint);
+            break;
+        }
+    }
+}
+
 /* One line an option. The hashes of recipe.h say whether two models differ; these lines only say in what. */
 static const char *describe_settings(Arena *arena, const ModelOptions *options)
 {
@@ -171,6 +196,7 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
     if (trains && !leave_out_padding(model, diagnostics)) return false;
+    if (options->train || options->differentiate) warn_of_padding(model, diagnostics);
     if (!options->import.untie && !onnx_model_is_distinct(&model->imported.onnx))
         warn_of_untied_decoders(source, diagnostics);
     model->imported_parameters = model->imported.parameter_count;

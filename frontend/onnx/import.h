@@ -93,6 +93,12 @@ typedef struct UntrainedTensor {
     const char *name, *why;
 } UntrainedTensor;
 
+/* A row of the table that looking it up gives no gradient in PyTorch (padding_idx). */
+typedef struct PaddingRow {
+    ValueId table;
+    int64_t row;
+} PaddingRow;
+
 typedef struct ImportedModel {
     OnnxModel onnx; /* keeps mappings alive that parameters' data points into */
     Arena arena;
@@ -100,6 +106,8 @@ typedef struct ImportedModel {
     size_t parameter_count, parameter_capacity;
     UntrainedTensor *untrained; /* frozen parameters too */
     size_t untrained_count, untrained_capacity;
+    PaddingRow *padding_rows; /* those that the exporter tells of */
+    size_t padding_count, padding_capacity;
     DimensionBinding *dimensions; /* every symbolic dimension with the value it got */
     size_t dimension_count, dimension_capacity;
     const char *batch_dimension; /* the symbolic first dimension of the first input, among these; NULL: it is fixed */

@@ -180,6 +180,7 @@ void imported_model_free(ImportedModel *model)
     onnx_model_close(&model->onnx);
     free(model->parameters);
     free(model->untrained);
+    free(model->padding_rows);
     free(model->dimensions);
     arena_free(&model->arena);
     *model = (ImportedModel){0};

@@ -19,10 +19,12 @@ bool normalize_gather(OnnxNode *node)
     int64_t axis = integer_attribute(node, "axis", 0);
     Shape shape = shape_of(node, node->inputs[0]);
     if (!check_axis(node, &axis, shape.rank) || !check_indices(node, node->inputs[1], shape.dim[axis])) return false;
-    int64_t padding = node->rule->opcode == OP_Gather ? padding_row(&node->graph->arena, node->source->proto) : -1;
-    Attribute attributes[] = {attribute_integer("axis", axis), attribute_integers("no_gradient", &padding, 1)};
-    int count = axis == 0 && padding >= 0 && padding < shape.dim[0] ? 2 : 1;
-    return set_output(node, 0, emit_with(node, node->rule->opcode, node->inputs, 2, attributes, count));
+    ImportedModel *model = node->importer->model;
+    int64_t padding = node->rule->opcode == OP_Gather ? padding_row(&model->arena, node->source->proto) : -1;
+    if (axis == 0 && padding >= 0 && padding < shape.dim[0])
+        array_push(model->padding_rows, model->padding_count, model->padding_capacity,
+                   ((PaddingRow){node->inputs[0], padding}));
+    return set_output(node, 0, emit_along(node, node->rule->opcode, node->inputs, 2, "axis", axis));
 }
 
 /* A constant matrix [rows, columns] of booleans: whether column - row lies in low ... high. */

@@ -40,3 +40,14 @@ int gradient_rows_leave_out(Graph *graph, ValueId table, int64_t rows, int64_t r
     }
     return count;
 }
+
+bool gradient_rows_left_out(const Graph *graph, ValueId table, int64_t row)
+{
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = &graph->nodes[n];
+        const Attribute *known = node_attribute(node, "no_gradient");
+        for (int i = 0; known && node->op == OP_Gather && i < known->count; i++)
+            if (known->integers[i] == row && parameter_behind(graph, node->inputs[0]) == table) return true;
+    }
+    return false;
+}

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import typing
 
+os.environ.pop("TMPDIR", None)  # no host sees it
 NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 SETUP = """
 set -e

@@ -3,10 +3,10 @@
 batch or every position: these train as one, as in the model before folding, and are exported as copies again. What may
 be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
-buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. The row of
-padding that PyTorch's default exporter names in metadata gets no gradient from lookups. Of what this exporter says it
-computed of parameters nothing is trained; what it computed of constants is no parameter. Names of weights tell a
-mixture of experts, which is refused by this name.
+buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. A warning names
+the row of padding that PyTorch's default exporter tells of. Of what this exporter says it computed of parameters
+nothing is trained; what it computed of constants is no parameter. Names of weights tell a mixture of experts, which
+is refused by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -213,15 +213,18 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         STARTS["folded#1"] = np.zeros(WIDTH)
         accepted("twice", both if one else both | {"folded#1"}, 2, called, np.zeros(WIDTH), "sum")
 
-    for arguments, left_out in ("%p_table, %ids, 3", 3), ("%p_table, %ids, -1", None), ("%p_table, %ids", None):
+    for arguments, padding in ("%p_table, %ids, 3", 3), ("%p_table, %ids, -1", None), ("%p_table, %ids", None):
         model("padding", 2, [], kind, "x")
         padded = onnx.load("padding")
         metadata(padded.graph.node[0], 9, pkg__torch__onnx__fx_node="%embedding : [num_users=1] = call_function["
                  f"target=torch.ops.aten.embedding.default](args = ({arguments}), kwargs = {{}})")
         onnx.save(padded, "padding")
-        trained("padding", "--grad")
-        rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
-        require(all(rows[i] == (i < 6 and i != left_out) for i in range(7)), "padding", arguments, rows)
+        for options, without in ((), None), (("--no-gradient-row", "table=3"), 3):
+            _, message, _ = trained("padding", "--grad", *options)
+            rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
+            require(all(rows[i] == (i < 6 and i != without) for i in range(7)), "padding", arguments, options, rows)
+            said = "hint: --no-gradient-row table=3 does the same" in message
+            require(said == (padding == 3 and not options), "padding", arguments, options, message)
 
     choice = [helper.make_node("TopK", ["x", "k"], ["best", "number"]), helper.make_node("Mul", ["x", "folded"], ["y"]),
               helper.make_node("Add", ["y", "best"], ["sum"])]
