@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/input_files.h"
 #include "base/safetensors.h"
 #include "base/text.h"
@@ -124,6 +126,41 @@ static void take_sites_evaluation(Steering *steering)
     steering->said_nothing_known = true;
 }
 
+static bool hash_of(const char *path, char hash[static 33])
+{
+    Diagnostics unsaid = {0};
+    MappedFile file;
+    bool ok = file_map(&file, path, &unsaid);
+    if (ok) hash_format(hash_bytes(file.bytes, file.size), hash);
+    if (ok) file_unmap(&file);
+    input_files_release_path(path);
+    diagnostics_free(&unsaid);
+    return ok;
+}
+
+/* What was measured on other rows does not compare. evaluations.data holds the hash of those that were measured on. */
+static void notice_other_data(const Steering *steering)
+{
+    Arena arena = {0};
+    Diagnostics unsaid = {0};
+    char now[33], before[33];
+    const char *data = arena_format(&arena, "%s/" EVALUATOR_DATA, steering->directory);
+    const char *known = arena_format(&arena, "%s/evaluations.data", steering->directory);
+    FILE *file = fopen(known, "re");
+    bool is_known = file && fgets(before, sizeof before, file);
+    if (file) fclose(file);
+    if (hash_of(data, now) && !(is_known && strcmp(now, before) == 0)) {
+        if (is_known && steering->evaluations.count)
+            coordinator_say(steering->coordinator,
+                            "warning: %s is not the evaluation data that former models were measured on: "
+                            "the numbers do not compare, nor does the best round\n",
+                            data);
+        file_write_all(known, now, strlen(now), &unsaid);
+    }
+    diagnostics_free(&unsaid);
+    arena_free(&arena);
+}
+
 static bool is_due(const Steering *steering)
 {
     const Coordinator *coordinator = steering->coordinator;
@@ -144,6 +181,7 @@ static void watch_evaluation(Steering *steering, bool waits)
     if (steering->process <= 0 && is_due(steering)) {
         char *path = model_history_path(steering->directory, steering->coordinator->model.round);
         steering->evaluating = steering->coordinator->model.round;
+        notice_other_data(steering);
         steering->process = evaluator_begin(steering->directory, path, NULL);
         free(path);
     }

@@ -394,15 +394,20 @@ def check_evaluation():
 
 
 def check_other_rows():
-    """A site whose evaluation data is replaced says so, and does not take the model for a worse one: it would wait."""
-    made = scene.federate("other", "rounds: 6", "aggregate: plain", "outer: {optimizer: average}", sites=["paris"])
+    """A site whose evaluation data is replaced says so, and does not take the model for a worse one: it would wait. So
+    does the coordinator."""
+    made = scene.federate("other", "rounds: 6", "aggregate: plain", "outer: {optimizer: average}",
+                          "evaluate: {data: paris.safetensors}", sites=["paris"])
     require(made.returncode == 0, made.stdout)
     shutil.copy("paris.safetensors", "seen.safetensors")
     head, alone = coordinator("other"), site("other", "paris", "--eval-data", "seen.safetensors")
     wait_until(lambda: len(rounds_in("other.csv")) > 1, "two rounds")
     shutil.copy("oslo.safetensors", "next.safetensors")
     os.replace("next.safetensors", "seen.safetensors")
+    shutil.copy("oslo.safetensors", "next.safetensors")
+    os.replace("next.safetensors", "other/coordinator/evaluate.safetensors")
     finish([head, alone])
+    require(head.said().count("is not the evaluation data that former models were measured on") == 1, head.said())
     require("seen.safetensors: warning: is not the evaluation data" in alone.said(), alone.said())
 
 
