@@ -214,6 +214,14 @@ static void print_measured(const RunReport *report, const char *metric, const js
         drawing_fact(report->page, explained(report, metric), share ? "%.2f%%" : "%.4f", share ? 100 * value : value);
 }
 
+static void print_seconds(const RunReport *report, const char *name, double seconds)
+{
+    Buffer text = {0};
+    buffer_print_seconds(&text, seconds);
+    drawing_fact(report->page, name, "%s", buffer_text(&text));
+    buffer_free(&text);
+}
+
 static void print_summary(const RunReport *report)
 {
     const char *metric = report->settings->of[SETTING_METRIC].value;
@@ -236,8 +244,8 @@ static void print_summary(const RunReport *report)
         drawing_fact(report->page, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
         drawing_fact(report->page, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
     }
-    if (!isnan(step)) drawing_fact(report->page, explained(report, "step time"), "%#.3g s", step);
-    if (planned > 0) drawing_fact(report->page, "planned step time", "%#.3g s", planned);
+    if (!isnan(step)) print_seconds(report, explained(report, "step time"), step);
+    if (planned > 0) print_seconds(report, "planned step time", planned);
     double left = report->logged ? ((double)report->steps - report->log.steps[report->log.count - 1]) * step : NAN;
     if (report->state == RUN_TRAINS && left > 0)
         drawing_fact(report->page, "time left, at most", "%.0f:%02.0f", floor(left / 60), floor(fmod(left, 60)));

@@ -150,20 +150,14 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
 
 void progress_start_step(Progress *progress) { progress->step_start = monotonic_seconds(); }
 
-/* Three significant digits: 0.0205, 0.670, 12.3, 150. */
-static void print_seconds(Buffer *text, double seconds)
-{
-    buffer_print(text, seconds < 99.95 ? "%#.3g s" : "%.0f s", seconds);
-}
-
 static void say_summary(Progress *progress, double planned_step_s)
 {
     double step = progress->trained / (double)progress->steps_done;
     Buffer line = {0};
-    print_seconds(&line, step);
+    buffer_print_seconds(&line, step);
     if (planned_step_s > 0) {
         buffer_print(&line, " (planned ");
-        print_seconds(&line, planned_step_s);
+        buffer_print_seconds(&line, planned_step_s);
         buffer_print(&line, ", %+lld%%)", (long long)round(100 * (step / planned_step_s - 1)));
     }
     char loss[64] = "";

@@ -66,14 +66,19 @@ static void say(const RankCard *card, StepPart part, Progress *progress)
                                                   [PART_LOG] = "the log"};
     char stage[32] = "";
     if (card->stage_count == 1) snprintf(stage, sizeof stage, " of stage %u", card->stage);
+    Buffer took = {0}, planned = {0};
+    buffer_print_seconds(&took, card->seconds[part]);
+    buffer_print_seconds(&planned, card->planned[part]);
     if (card->planned[part] > 0)
         progress_say(
-            progress, "Largest cause: %s%s on %s took %#.3g s a step instead of %#.3g s%s", names[part], stage,
-            card->device, card->seconds[part], card->planned[part],
+            progress, "Largest cause: %s%s on %s took %s a step instead of %s%s", names[part], stage, card->device,
+            buffer_text(&took), buffer_text(&planned),
             part == PART_WAITING && card->seconds[part] > card->planned[part] ? ": its links are not as planned" : "");
     else
-        progress_say(progress, "Largest cause: %s on %s took %#.3g s a step, which the plan does not count",
-                     names[part], card->device, card->seconds[part]);
+        progress_say(progress, "Largest cause: %s on %s took %s a step, which the plan does not count", names[part],
+                     card->device, buffer_text(&took));
+    buffer_free(&took);
+    buffer_free(&planned);
 }
 
 void step_cause_say(World *world, const SkyProgram *program, const StepParts *mine, Progress *progress)
