@@ -70,8 +70,3 @@ void buffer_free(Buffer *buffer)
     free(buffer->bytes);
     *buffer = (Buffer){0};
 }
-
-void buffer_print_seconds(Buffer *buffer, double seconds)
-{
-    buffer_print(buffer, seconds < 99.95 ? "%#.3g s" : "%.0f s", seconds);
-}

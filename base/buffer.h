@@ -16,8 +16,6 @@ typedef struct Buffer {
 void buffer_append(Buffer *buffer, const void *bytes, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_print_va(Buffer *buffer, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
-/* Of three significant digits: 0.0205 s, 0.670 s, 12.3 s, 150 s. */
-void buffer_print_seconds(Buffer *buffer, double seconds);
 void buffer_align(Buffer *buffer, size_t alignment); /* pads with zero bytes */
 const char *buffer_text(const Buffer *buffer);       /* never NULL */
 void buffer_free(Buffer *buffer);

@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <time.h>
 
 static double seconds_on(clockid_t clock)
@@ -14,3 +15,9 @@ double monotonic_seconds(void) { return seconds_on(CLOCK_MONOTONIC); }
 double thread_seconds(void) { return seconds_on(CLOCK_THREAD_CPUTIME_ID); }
 
 double process_seconds(void) { return seconds_on(CLOCK_PROCESS_CPUTIME_ID); }
+
+const char *seconds_format(double seconds, char text[static 32])
+{
+    snprintf(text, 32, seconds < 99.95 ? "%#.3g s" : "%.0f s", seconds);
+    return text;
+}

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/input_files.h"
 #include "base/json.h"
 #include "base/live_file.h"
@@ -216,10 +217,8 @@ static void print_measured(const RunReport *report, const char *metric, const js
 
 static void print_seconds(const RunReport *report, const char *name, double seconds)
 {
-    Buffer text = {0};
-    buffer_print_seconds(&text, seconds);
-    drawing_fact(report->page, name, "%s", buffer_text(&text));
-    buffer_free(&text);
+    char text[32];
+    drawing_fact(report->page, name, "%s", seconds_format(seconds, text));
 }
 
 static void print_summary(const RunReport *report)

@@ -153,20 +153,17 @@ void progress_start_step(Progress *progress) { progress->step_start = monotonic_
 static void say_summary(Progress *progress, double planned_step_s)
 {
     double step = progress->trained / (double)progress->steps_done;
-    Buffer line = {0};
-    buffer_print_seconds(&line, step);
-    if (planned_step_s > 0) {
-        buffer_print(&line, " (planned ");
-        buffer_print_seconds(&line, planned_step_s);
-        buffer_print(&line, ", %+lld%%)", (long long)round(100 * (step / planned_step_s - 1)));
-    }
+    char took[32], planned[32], line[128];
+    int size = snprintf(line, sizeof line, "%s", seconds_format(step, took));
+    if (planned_step_s > 0)
+        snprintf(line + size, sizeof line - (size_t)size, " (planned %s, %+lld%%)",
+                 seconds_format(planned_step_s, planned), (long long)round(100 * (step / planned_step_s - 1)));
     char loss[64] = "";
     if (!progress->site) snprintf(loss, sizeof loss, " loss %.4f,", progress->loss);
     progress_say(progress, "%s%s%lld steps in %.1f s:%s %.0f tokens/s", progress->site ? progress->site : "",
                  progress->site ? ": " : "", (long long)progress->steps_done, progress->trained, loss,
                  progress->tokens / progress->trained);
-    progress_say(progress, "Step time %s", buffer_text(&line));
-    buffer_free(&line);
+    progress_say(progress, "Step time %s", line);
 }
 
 bool progress_close(Progress *progress, double planned_step_s, Diagnostics *diagnostics)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 static const double worth_saying = 0.05, worth_naming = 0.25; /* of the step; of the difference */
 
 /* What a rank tells of an average step. */
@@ -66,19 +68,17 @@ static void say(const RankCard *card, StepPart part, Progress *progress)
                                                   [PART_LOG] = "the log"};
     char stage[32] = "";
     if (card->stage_count == 1) snprintf(stage, sizeof stage, " of stage %u", card->stage);
-    Buffer took = {0}, planned = {0};
-    buffer_print_seconds(&took, card->seconds[part]);
-    buffer_print_seconds(&planned, card->planned[part]);
+    char took[32], planned[32];
+    seconds_format(card->seconds[part], took);
+    seconds_format(card->planned[part], planned);
     if (card->planned[part] > 0)
         progress_say(
             progress, "Largest cause: %s%s on %s took %s a step instead of %s%s", names[part], stage, card->device,
-            buffer_text(&took), buffer_text(&planned),
+            took, planned,
             part == PART_WAITING && card->seconds[part] > card->planned[part] ? ": its links are not as planned" : "");
     else
         progress_say(progress, "Largest cause: %s on %s took %s a step, which the plan does not count", names[part],
-                     card->device, buffer_text(&took));
-    buffer_free(&took);
-    buffer_free(&planned);
+                     card->device, took);
 }
 
 void step_cause_say(World *world, const SkyProgram *program, const StepParts *mine, Progress *progress)
