@@ -61,13 +61,16 @@ void *arena_allocate(Arena *arena, size_t bytes)
     if (!SEPARATE_OBJECTS) bytes = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     ArenaBlock *block = arena->block;
     if (SEPARATE_OBJECTS || !block || block->size - block->used < bytes) {
-        size_t size = SEPARATE_OBJECTS || bytes > BLOCK_BYTES / 4 ? bytes : BLOCK_BYTES;
-        block = calloc(1, sizeof *block + size);
+        bool alone = SEPARATE_OBJECTS || bytes > BLOCK_BYTES / 4;
+        size_t size = alone ? bytes : BLOCK_BYTES;
+        /* A shared block is zeroed object by object below: many short-lived arenas use a small part of one. */
+        block = alone ? calloc(1, sizeof *block + size) : malloc(sizeof *block + size);
         if (!block) memory_exhausted();
         prefer_huge_pages(block, sizeof *block + size);
+        block->used = 0;
         block->size = size;
         /* A large object gets a block of its own. The current block stays current, so that its rest is used. */
-        if (size == bytes && arena->block) {
+        if (alone && arena->block) {
             block->previous = arena->block->previous;
             arena->block->previous = block;
         } else {
@@ -77,7 +80,7 @@ void *arena_allocate(Arena *arena, size_t bytes)
     }
     void *pointer = block->bytes + block->used;
     block->used += bytes;
-    return pointer;
+    return block->size == BLOCK_BYTES ? memset(pointer, 0, bytes) : pointer;
 }
 
 void *arena_allocate_array(Arena *arena, size_t count, size_t size)
