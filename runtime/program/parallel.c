@@ -37,6 +37,12 @@ void parallel_run(int threads, ParallelBody *body, void *context)
  * one processor before main begins. */
 int parallel_processors(void) { return omp_get_num_procs(); }
 
+bool parallel_waits_passively(void)
+{
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    return policy && strcmp(policy, "passive") == 0;
+}
+
 int parallel_threads(uint32_t wanted)
 {
     const char *environment = getenv("OMP_NUM_THREADS");

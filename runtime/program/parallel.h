@@ -3,6 +3,7 @@
 #ifndef RUNTIME_PROGRAM_PARALLEL_H
 #define RUNTIME_PROGRAM_PARALLEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ void parallel_run(int threads, ParallelBody *body, void *context);
 int parallel_threads(uint32_t wanted);
 /* Processors this process may run on. */
 int parallel_processors(void);
+/* OMP_WAIT_POLICY=passive: whoever waits leaves the processor to others. */
+bool parallel_waits_passively(void);
 
 /* The piece of 0 ... count - 1 that is `thread`'s: contiguous, equal but for one element. */
 static inline int64_t parallel_begin(int64_t count, int thread, int threads)

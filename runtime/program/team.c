@@ -28,13 +28,12 @@ struct Team {
 
 Team *team_create(int threads)
 {
-    const char *policy = getenv("OMP_WAIT_POLICY");
     size_t size = sizeof(Team) + (size_t)threads * sizeof(Part);
     Team *team = aligned_alloc(CACHE_LINES, size);
     if (!team) bug("no memory for a team of %d threads", threads);
     memset(team, 0, size);
     team->threads = threads;
-    bool passive = (policy && strcmp(policy, "passive") == 0) || threads > parallel_processors();
+    bool passive = parallel_waits_passively() || threads > parallel_processors();
     team->spins = passive ? SIZE_PASSIVE_SPINS : SIZE_SPINS;
     return team;
 }

@@ -23,7 +23,7 @@ typedef struct World {
     MPI_Comm data, control; /* control: questions, agreement, reports */
     bool has_replicas;      /* several pipelines share a step */
     bool one_host;          /* all ranks: clocks are the same */
-    bool shares_cores;      /* more threads than cores on this host: sleep while waiting */
+    bool shares_cores;      /* more threads than cores on this host, or asked to: sleep while waiting */
     Bell *bells;            /* per rank; NULL if not all ranks of this host could map them, or none needs to sleep */
     bool *near;             /* per rank: on this host */
     int first_here;         /* the lowest rank of this host: does what one process per host does */

@@ -150,7 +150,7 @@ void world_meet_hosts(World *world, int threads)
     }
     while (!world->near[world->first_here]) world->first_here++;
     /* Messages between sites take long, so whoever waits for them leaves the cores to others. */
-    world->shares_cores = here > count_cores(world, all) || world->sites;
+    world->shares_cores = here > count_cores(world, all) || world->sites || parallel_waits_passively();
     hang_bells(world, all);
     keep_strangers_out(world, all);
     free(all);
