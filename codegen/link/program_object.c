@@ -128,7 +128,7 @@ struct Record {
     X##_PLAIN(T, in sum_codec) X##_PLAIN(T, in reserved) \
     X##_PLAIN(T, in dealt_count) X##_PLAIN(T, in device_kernel_count) X##_PLAIN(T, in device_blocks) \
     X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
-    X##_PLAIN(T, in seed) X##_PLAIN(T, in spare_bytes) X##_PLAIN(T, in slowdown) \
+    X##_PLAIN(T, in seed) X##_PLAIN(T, in spare_bytes) X##_PLAIN(T, in planned_microbatches) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
     X##_ELEMENT(T, in norm, norm) X##_ARRAY(T, in rank_replicas, word, in rank_count) \

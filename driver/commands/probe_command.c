@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
@@ -29,28 +30,34 @@ typedef struct Probe {
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
+    double spread; /* of the passes over a form that differ most, as a share of their mean */
 } Probe;
 
 /* Times the kernels of a layer, built as a stage of its own. */
 static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
 {
     LocalProgram program;
-    Execution execution;
+    MeasureCompany company = {0};
+    if (!probe->opencl) company = measure_company(&probe->planned.cluster, machine->threads, parallel_processors());
+    Execution *executions = memory_allocate((size_t)(company.count + 1) * sizeof *executions);
     local_program_create(&program, &probe->planned.model, code);
     if (probe->opencl) local_program_bind_opencl(&program, probe->opencl);
-    bool ok = (probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics)) &&
-              execution_open(&execution, &program.program, machine->threads, local_program_interpret, diagnostics);
-    if (ok) {
-        program_make_up_inputs(&execution);
-        ok = measure_stage(machine, &probe->profile.arena, &execution, diagnostics);
-        execution_close(&execution);
+    bool ok = probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics);
+    int opened = 0;
+    for (; ok && opened <= company.count; opened += ok) {
+        int threads = opened ? 1 : machine->threads;
+        ok = execution_open(&executions[opened], &program.program, threads, local_program_interpret, diagnostics);
+        if (ok) program_make_up_inputs(&executions[opened]);
     }
+    ok = ok && measure_stage(machine, &probe->profile.arena, executions, company, diagnostics);
+    while (opened) execution_close(&executions[--opened]);
+    free(executions);
     local_program_free(&program);
     return ok;
 }
 
-/* Times all layers, and so all kernels that a plan may use. */
-static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
+/* Times all layers with kernels that `known` lacks. */
+static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfile *pass, Diagnostics *diagnostics)
 {
     Graph *graph = &probe->planned.model.graph;
     StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
@@ -59,11 +66,28 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
         StageCode code;
         stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
         code.stage.slot_count = 1;
-        ok = stage_is_measured(machine, &code.stage) || measure_layer(probe, machine, &code, diagnostics);
+        ok = stage_is_measured(known, &code.stage) || stage_is_measured(pass, &code.stage) ||
+             measure_layer(probe, pass, &code, diagnostics);
         stage_free(&code);
     }
     stage_index_free(index);
     return ok;
+}
+
+/* Times all layers, and so all kernels that a plan may use. */
+static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
+{
+    static const double budget_s = 15; /* no pass of any form but the first begins later */
+    MeasurePasses made = {0};
+    double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
+    do {
+        MachineProfile pass = {.threads = machine->threads};
+        if (!measure_pass(probe, machine, &pass, diagnostics)) return false;
+        measure_passes_add(&made, &probe->profile.arena, &pass);
+    } while (!measure_passes_are_enough(&made) && monotonic_seconds() - begun < share_s);
+    if (measure_passes_spread(&made) > probe->spread) probe->spread = measure_passes_spread(&made);
+    machine_profile_merge(machine, &probe->profile.arena, &made.mean);
+    return true;
 }
 
 static void list_works(Probe *probe, StageWorks *works)
@@ -234,6 +258,18 @@ static bool probe_alone(Probe *probe, Diagnostics *diagnostics)
     return profile_write(profile, probe->options->output, diagnostics);
 }
 
+/* Step times depend on how fast the machines are while they train. */
+static void warn_of_noise(const Probe *probe, Diagnostics *diagnostics)
+{
+    enum { WORTH_SAYING = 5 };
+    int percent = probe_world_agree(&probe->world, (int)(100 * probe->spread)); /* the largest */
+    if (probe->world.rank == 0 && percent >= WORTH_SAYING)
+        diagnostics_warning(diagnostics, PLACE_NONE, "if other programs ran, end them and probe again",
+                            "the speed of this machine changed while it was measured (standard deviation %d%%): step "
+                            "times may differ from their plan by as much",
+                            percent);
+}
+
 static bool check_processes(const Probe *probe, Diagnostics *diagnostics)
 {
     int devices = probe->planned.cluster.device_count, processes = probe->world.size;
@@ -320,6 +356,7 @@ bool probe_command(const Options *options, Diagnostics *diagnostics)
     diagnostics->exit_code = code; /* also of processes that say nothing */
     if (ok && probe.world.rank == 0) tell_forms(&probe);
     ok = ok && (probe.world.distributed ? probe_together(&probe, diagnostics) : probe_alone(&probe, diagnostics));
+    warn_of_noise(&probe, diagnostics);
     for (int i = 0; i < probe.probed_count; i++) free(probe.probed[i].works.hash);
     row_lengths_free(&probe.forms.lengths);
     profile_free(&probe.profile);

@@ -185,17 +185,22 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     double *predicted = arena_new(arena, double);
     *predicted = (double)plan->simulated_step_ns * 1e-9;
     program->predicted_step_s = predicted;
+    bool varies = plan->rows.microbatch_kinds > 0;
+    program->planned_microbatches = varies ? row_samples_mean(&plan->rows) : plan->microbatches;
     const PlanStage *first = &plan->stages[planned->stages[0]];
     int64_t limit = first->memory_limit_bytes, taken = plan_rank_memory(plan, rank) + planned->process_bytes;
     program->spare_bytes = limit == COSTS_NO_LIMIT ? UINT64_MAX : limit > taken ? (uint64_t)(limit - taken) : 0;
 
+    double own = program->planned_microbatches; /* micro-batches of this rank */
+    if (plan->replica_count > 1) own *= (double)plan->replicas[planned->replica].microbatches / plan->microbatches;
     SkyStage *stages = arena_new_array(arena, SkyStage, (size_t)planned->stage_count);
     for (int i = 0; i < planned->stage_count; i++) {
         const PlanStage *stage = &plan->stages[planned->stages[i]];
         const int64_t nanoseconds[SKY_LIST_COUNT] = {stage->forward_ns, plan_stage_backward(stage),
                                                      plan_stage_weight_gradient(stage), stage->update_ns};
         stages[i] = pipeline->stages[planned->stages[i]].stage;
-        for (int list = 0; list < SKY_LIST_COUNT; list++) stages[i].planned_s[list] = (double)nanoseconds[list] * 1e-9;
+        for (int list = 0; list < SKY_LIST_COUNT; list++)
+            stages[i].planned_s[list] = (double)nanoseconds[list] * 1e-9 * (list == SKY_LIST_UPDATE ? 1 : own);
     }
     program->stages = stages;
     program->stage_count = (uint32_t)planned->stage_count;

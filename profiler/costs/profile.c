@@ -234,6 +234,18 @@ void machine_profile_sort(MachineProfile *machine)
     if (machine->kernel_count) qsort(machine->kernels, machine->kernel_count, sizeof *machine->kernels, by_hash);
 }
 
+void machine_profile_merge(MachineProfile *machine, Arena *arena, const MachineProfile *more)
+{
+    size_t known = machine->kernel_count, count = known;
+    KernelTime *times = arena_new_array(arena, KernelTime, known + more->kernel_count);
+    if (known) memcpy(times, machine->kernels, known * sizeof *times);
+    for (size_t k = 0; k < more->kernel_count; k++)
+        if (machine_profile_seconds(machine, more->kernels[k].kernel) < 0) times[count++] = more->kernels[k];
+    machine->kernels = times;
+    machine->kernel_count = count;
+    machine_profile_sort(machine);
+}
+
 static Hash call_work(const SkyCall *call)
 {
     Hash hash = kernel_hash(call->interpreted);

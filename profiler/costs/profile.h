@@ -52,6 +52,8 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
 void profile_free(Profile *profile);
 
 void machine_profile_sort(MachineProfile *machine);
+/* Adds the kernels that it lacks. */
+void machine_profile_merge(MachineProfile *machine, Arena *arena, const MachineProfile *more);
 /* What a call, or the wave that begins with it (runtime/program/program.h), is known by: its kernel's hash, or all of
  * theirs. */
 Hash profile_work(const SkyCall *call);

@@ -26,10 +26,33 @@ void measure_describe_sum(Kernel *kernel);
 
 /* Whether the profile has all kernels of the stage. */
 bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);
-/* Runs the only stage of `execution`, whose inputs are set, for some micro-batches, with caches as other layers leave
- * them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they would seem
- * a fifth faster than they are. False, after reporting, as execution_forward. */
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics);
+/* What other devices of the cluster do on a host while one of them computes there: `count` processors are at work for
+ * `share` of the time. They slow each other down: they share caches, memory, and often cores. */
+typedef struct MeasureCompany {
+    int count;
+    double share;
+} MeasureCompany;
+/* Of the CPUs with so many threads, on average, on hosts of so many processors. */
+MeasureCompany measure_company(const Cluster *cluster, int threads, int processors);
+
+/* Runs the only stage of the first execution, whose inputs are set, for some micro-batches, with caches as other layers
+ * leave them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they
+ * would seem a fifth faster than they are. company.count more executions of the same program follow, each for a thread
+ * that keeps a processor busy. False, after reporting, as execution_run. */
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, MeasureCompany company,
+                   Diagnostics *diagnostics);
+
+/* The same measured several times: processors are faster in some seconds than in others. */
+typedef struct MeasurePasses {
+    MachineProfile mean; /* of each kernel; in the arena */
+    int count;
+    double mean_total, squares; /* of all kernels together: seconds, and of the deviations from their mean */
+} MeasurePasses;
+void measure_passes_add(MeasurePasses *passes, Arena *arena, const MachineProfile *pass);
+/* The standard deviation of a pass, as a share of the mean. */
+double measure_passes_spread(const MeasurePasses *passes);
+/* Whether more of them would hardly change the mean, or there are so many that they do not help. */
+bool measure_passes_are_enough(const MeasurePasses *passes);
 
 /* What the calls of a model's stages are known by, in order: one entry a wave. Free `hash`. */
 typedef struct StageWorks {

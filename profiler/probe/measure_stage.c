@@ -1,14 +1,15 @@
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "profiler/probe/measure.h"
 
 enum {
-    LEAST_ROUNDS = 3,
-    MOST_ROUNDS = 9,
+    ROUNDS = 3,
     MORE_THREADS = 2, /* than one, whose processor time would count */
 };
-static const double budget_s = 1; /* no round starts later, beyond LEAST_ROUNDS */
 
 /* What the stage does, list after list: waves of calls. */
 typedef struct Works {
@@ -83,20 +84,92 @@ static bool run_round(Execution *execution, Clock *clock, const Works *works, do
     return true;
 }
 
-/* The median of all that the same work took in `rounds` rounds. */
-static double median_s(const Works *works, Hash hash, const double *seconds, int rounds)
+/* ---- Company ---- */
+
+MeasureCompany measure_company(const Cluster *cluster, int threads, int processors)
 {
-    double *samples = memory_allocate((size_t)rounds * works->total * sizeof *samples);
+    double others = 0;
+    enum { MOST = 7 }; /* each takes memory of its own */
+    int alike = 0, most = processors - threads < MOST ? processors - threads : MOST;
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        if (device->threads != threads || device->opencl_device) continue;
+        alike++;
+        for (int o = 0; o < cluster->device_count; o++)
+            if (o != d && !cluster->devices[o].opencl_device && strcmp(cluster->devices[o].host, device->host) == 0)
+                others += cluster->devices[o].threads / fmax(1, cluster->devices[o].slowdown);
+    }
+    if (!alike || others <= 0 || most < 1) return (MeasureCompany){0};
+    others /= alike;
+    int count = others < most ? (int)ceil(others) : most;
+    return (MeasureCompany){count, fmin(1, others / count)};
+}
+
+/* A thread that does what is measured, too, until it is to stop. */
+typedef struct Companion {
+    Execution *execution;
+    atomic_bool *stop;
+    pthread_t thread;
+    bool started;
+} Companion;
+
+static void *keep_company(void *context)
+{
+    Companion *companion = context;
+    Diagnostics ignored = {0};
+    bool ok = true;
+    while (ok && !atomic_load(companion->stop))
+        for (int list = 0; list < SKY_LIST_COUNT && ok; list++)
+            ok = execution_run(companion->execution, 0, (SkyListKind)list, 0, &ignored);
+    diagnostics_free(&ignored);
+    return NULL;
+}
+
+/* ---- Rounds ---- */
+
+/* `seconds`: [ROUNDS][works->total] */
+static bool run_rounds(double *seconds, Execution *execution, Clock *clock, const Works *works,
+                       Diagnostics *diagnostics)
+{
+    bool ok = run_round(execution, clock, works, seconds, diagnostics); /* touches everything; does not count */
+    for (int round = 0; ok && round < ROUNDS; round++)
+        ok = run_round(execution, clock, works, seconds + (size_t)round * works->total, diagnostics);
+    return ok;
+}
+
+/* The same while others do it, too. */
+static bool run_rounds_together(double *seconds, Execution *executions, int others, Clock *clock, const Works *works,
+                                Diagnostics *diagnostics)
+{
+    atomic_bool stop = false;
+    Companion *companions = memory_allocate((size_t)others * sizeof *companions);
+    for (int i = 0; i < others; i++) {
+        companions[i] = (Companion){.execution = &executions[1 + i], .stop = &stop};
+        companions[i].started = pthread_create(&companions[i].thread, NULL, keep_company, &companions[i]) == 0;
+    }
+    bool ok = run_rounds(seconds, executions, clock, works, diagnostics);
+    atomic_store(&stop, true);
+    for (int i = 0; i < others; i++)
+        if (companions[i].started) pthread_join(companions[i].thread, NULL);
+    free(companions);
+    return ok;
+}
+
+/* The median of all that the same work took. */
+static double median_s(const Works *works, Hash hash, const double *seconds)
+{
+    double *samples = memory_allocate((size_t)ROUNDS * works->total * sizeof *samples);
     size_t count = 0;
     for (uint32_t w = 0; w < works->total; w++)
-        for (int r = 0; r < rounds && hash_equal(works->hash[w], hash); r++)
+        for (int r = 0; r < ROUNDS && hash_equal(works->hash[w], hash); r++)
             samples[count++] = seconds[(size_t)r * works->total + w];
     double median = measure_median(samples, count);
     free(samples);
     return median;
 }
 
-static void add_times(MachineProfile *machine, Arena *arena, const Works *works, const double *seconds, int rounds)
+/* `share`: of the seconds together. */
+static void add_times(MachineProfile *machine, Arena *arena, const Works *works, double *const seconds[2], double share)
 {
     size_t known = machine->kernel_count;
     KernelTime *times = arena_new_array(arena, KernelTime, known + works->total);
@@ -105,7 +178,9 @@ static void add_times(MachineProfile *machine, Arena *arena, const Works *works,
     for (uint32_t w = 0; w < works->total; w++) {
         Hash hash = works->hash[w];
         if (machine_profile_seconds(machine, hash) >= 0) continue;
-        times[machine->kernel_count++] = (KernelTime){hash, median_s(works, hash, seconds, rounds)};
+        double alone = share < 1 ? median_s(works, hash, seconds[0]) : 0;
+        double together = share > 0 ? median_s(works, hash, seconds[1]) : 0;
+        times[machine->kernel_count++] = (KernelTime){hash, (1 - share) * alone + share * together};
         machine_profile_sort(machine);
     }
 }
@@ -139,23 +214,63 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
     return true;
 }
 
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *execution, Diagnostics *diagnostics)
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, MeasureCompany company,
+                   Diagnostics *diagnostics)
 {
-    Works works = works_of(&execution->program->stages[0]);
-    Clock clock = {.threads = execution_by_this_thread(execution) ? 1 : MORE_THREADS};
-    execution->between = clock_tick;
-    execution->between_context = &clock;
-    execution->timed = true;
-    double *seconds = memory_allocate((size_t)MOST_ROUNDS * works.total * sizeof *seconds);
-    bool ok = run_round(execution, &clock, &works, seconds, diagnostics); /* touches everything; does not count */
-    double begun = measure_now_s(clock.threads);
-    int rounds = 0;
-    while (ok && rounds < MOST_ROUNDS && (rounds < LEAST_ROUNDS || measure_now_s(clock.threads) - begun < budget_s))
-        ok = run_round(execution, &clock, &works, seconds + (size_t)rounds++ * works.total, diagnostics);
-    if (ok) add_times(machine, arena, &works, seconds, rounds);
-    free(seconds);
+    Works works = works_of(&executions->program->stages[0]);
+    Clock clock = {.threads = execution_by_this_thread(executions) ? 1 : MORE_THREADS};
+    double *seconds[2]; /* alone, together */
+    for (int i = 0; i < 2; i++) seconds[i] = memory_allocate((size_t)ROUNDS * works.total * sizeof **seconds);
+    executions->between = clock_tick;
+    executions->between_context = &clock;
+    executions->timed = true;
+    bool ok = company.share >= 1 || run_rounds(seconds[0], executions, &clock, &works, diagnostics);
+    if (ok && company.share > 0)
+        ok = run_rounds_together(seconds[1], executions, company.count, &clock, &works, diagnostics);
+    if (ok) add_times(machine, arena, &works, seconds, company.share);
+    for (int i = 0; i < 2; i++) free(seconds[i]);
     free(works.hash);
-    execution->between = NULL;
-    execution->timed = false;
+    executions->between = NULL;
+    executions->timed = false;
     return ok;
+}
+
+/* ---- Passes ---- */
+
+static double total_s(const MachineProfile *machine)
+{
+    double total = 0;
+    for (size_t k = 0; k < machine->kernel_count; k++) total += machine->kernels[k].seconds;
+    return total;
+}
+
+void measure_passes_add(MeasurePasses *passes, Arena *arena, const MachineProfile *pass)
+{
+    MachineProfile *mean = &passes->mean;
+    double total = total_s(pass);
+    if (!passes->count++) {
+        *mean = *pass;
+        mean->kernels = arena_copy(arena, pass->kernels, pass->kernel_count * sizeof *pass->kernels);
+    } else {
+        if (pass->kernel_count != mean->kernel_count) bug("a pass measures other kernels than the one before");
+        for (size_t k = 0; k < pass->kernel_count; k++)
+            mean->kernels[k].seconds += (pass->kernels[k].seconds - mean->kernels[k].seconds) / passes->count;
+    }
+    double deviation = total - passes->mean_total; /* Welford's */
+    passes->mean_total += deviation / passes->count;
+    passes->squares += deviation * (total - passes->mean_total);
+}
+
+double measure_passes_spread(const MeasurePasses *passes)
+{
+    if (passes->count < 2 || passes->mean_total <= 0) return 0;
+    return sqrt(passes->squares / (passes->count - 1)) / passes->mean_total;
+}
+
+bool measure_passes_are_enough(const MeasurePasses *passes)
+{
+    enum { LEAST = 3, MOST = 12 };
+    static const double certain = 0.01; /* of the mean: its standard error */
+    if (passes->count < LEAST) return false;
+    return passes->count >= MOST || measure_passes_spread(passes) <= certain * sqrt(passes->count);
 }

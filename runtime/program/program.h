@@ -18,7 +18,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 22, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 23, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -200,7 +200,7 @@ typedef struct SkyStage {
     SkyLocation loss;                      /* float32: the micro-batch's share; in the slot */
     uint64_t space_bytes[SKY_SPACE_COUNT]; /* slot: of one slot; block: of one thread */
     uint64_t thread_scratch_bytes;
-    double planned_s[SKY_LIST_COUNT]; /* of each list: of a micro-batch, of the update; 0: no plan says */
+    double planned_s[SKY_LIST_COUNT]; /* of each list in an average step; 0: no plan says */
     const void *constants;
 } SkyStage;
 
@@ -293,12 +293,13 @@ typedef struct SkyProgram {
     uint32_t reserved;
     uint32_t dealt_count; /* micro-batches of a step that this rank's replica has, if they are several */
     uint32_t device_kernel_count;
-    uint32_t device_blocks; /* of an OpenCL device: blocks of a group that it computes at once */
-    SkyPacking packing;     /* slots 0: every row has a line of its own */
-    double clip;            /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
-    uint64_t seed;          /* of initial values that are drawn */
-    uint64_t spare_bytes;   /* of the device's memory that the plan leaves: for copies of what checkpoints save */
-    double slowdown;        /* emulated with --emulate: every piece of work takes this many times as long */
+    uint32_t device_blocks;      /* of an OpenCL device: blocks of a group that it computes at once */
+    SkyPacking packing;          /* slots 0: every row has a line of its own */
+    double clip;                 /* largest norm of the whole gradient, unless --clip says otherwise; 0: no clipping */
+    uint64_t seed;               /* of initial values that are drawn */
+    uint64_t spare_bytes;        /* of the device's memory that the plan leaves: for copies of what checkpoints save */
+    double planned_microbatches; /* of an average step, as predicted_step_s */
+    double slowdown;             /* emulated with --emulate: every piece of work takes this many times as long */
     const SkyStage *stages;
     const SkyInstruction *instructions;
     const uint32_t *stage_rank; /* per stage of the pipeline: the rank that owns it */

@@ -15,26 +15,28 @@ typedef struct RankCard {
     char device[64];
 } RankCard;
 
-void step_parts_add(StepParts *parts, const StepClock *clock)
+void step_parts_add(StepParts *parts, const StepClock *clock, int64_t microbatches)
 {
     if (parts->seen++ == 1) *parts = (StepParts){.seen = 2};
     parts->steps++;
+    parts->microbatches += microbatches;
     for (int p = 0; p < PART_COUNT; p++) parts->seconds[p] += clock->seconds[p];
 }
 
-static RankCard make_card(const World *world, const SkyProgram *program, const StepParts *mine)
+/* `more`: how many times as many micro-batches as planned the steps had. */
+static RankCard make_card(const World *world, const SkyProgram *program, const StepParts *mine, double more)
 {
     RankCard card = {.stage = program->stages[0].index, .stage_count = program->stage_count};
     double planned = 0;
     for (int p = 0; p < PART_COUNT && mine->steps; p++) card.seconds[p] = mine->seconds[p] / (double)mine->steps;
     for (uint32_t s = 0; s < program->stage_count; s++) {
-        const double *each = program->stages[s].planned_s, count = sky_own_microbatches(program);
-        card.planned[PART_FORWARD] += count * each[SKY_LIST_FORWARD];
-        card.planned[PART_BACKWARD] += count * (each[SKY_LIST_BACKWARD] + each[SKY_LIST_WEIGHT_GRADIENT]);
+        const double *each = program->stages[s].planned_s;
+        card.planned[PART_FORWARD] += more * each[SKY_LIST_FORWARD];
+        card.planned[PART_BACKWARD] += more * (each[SKY_LIST_BACKWARD] + each[SKY_LIST_WEIGHT_GRADIENT]);
         card.planned[PART_UPDATE] += each[SKY_LIST_UPDATE];
     }
     for (int p = 0; p < PART_COUNT; p++) planned += card.planned[p];
-    card.planned[PART_WAITING] = fmax(0, *program->predicted_step_s - planned);
+    card.planned[PART_WAITING] = fmax(0, more * *program->predicted_step_s - planned);
     strncpy(card.device, world->device, sizeof card.device - 1);
     return card;
 }
@@ -81,10 +83,24 @@ static void say(const RankCard *card, StepPart part, Progress *progress)
                      card->device, took);
 }
 
+/* Whether other micro-batches than planned are the cause, which is said. */
+static bool say_microbatches(const SkyProgram *program, const StepParts *mine, double more, double difference,
+                             Progress *progress)
+{
+    double share = (more - 1) * *program->predicted_step_s / difference;
+    if (share <= 0.5) return false;
+    progress_say(progress, "Largest cause: a step had %.1f micro-batches on average instead of %.1f",
+                 (double)mine->microbatches / (double)mine->steps, program->planned_microbatches);
+    return true;
+}
+
 void step_cause_say(World *world, const SkyProgram *program, const StepParts *mine, Progress *progress)
 {
-    if (!program->predicted_step_s || *program->predicted_step_s <= 0 || program->packing.slots) return;
-    const RankCard card = make_card(world, program, mine);
+    if (!program->predicted_step_s || *program->predicted_step_s <= 0) return;
+    double more = mine->steps && program->planned_microbatches > 0
+                      ? (double)mine->microbatches / ((double)mine->steps * program->planned_microbatches)
+                      : 1;
+    const RankCard card = make_card(world, program, mine, more);
     RankCard *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &card, sizeof card, all, "where the time went");
     double difference = -*program->predicted_step_s;
@@ -95,8 +111,9 @@ void step_cause_say(World *world, const SkyProgram *program, const StepParts *mi
     bool slower = progress->trained > (double)progress->steps_done * *program->predicted_step_s;
     bool matters = world->rank == 0 && mine->steps && slower == (difference > 0) &&
                    fabs(difference) > worth_saying * *program->predicted_step_s;
-    if (matters && (find_largest(all, world->size, difference, false, &rank, &part) ||
-                    find_largest(all, world->size, difference, true, &rank, &part)))
+    if (matters && !say_microbatches(program, mine, more, difference, progress) &&
+        (find_largest(all, world->size, difference, false, &rank, &part) ||
+         find_largest(all, world->size, difference, true, &rank, &part)))
         say(&all[rank], part, progress);
     free(all);
 }

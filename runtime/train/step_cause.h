@@ -8,13 +8,13 @@
 /* Seconds of parts, of all steps but the first, unless that is the only one. */
 typedef struct StepParts {
     double seconds[PART_COUNT];
-    int64_t seen, steps;
+    int64_t seen, steps, microbatches;
 } StepParts;
 
-/* A step has ended: the clock's parts are complete. */
-void step_parts_add(StepParts *parts, const StepClock *clock);
+/* A step of so many micro-batches has ended: the clock's parts are complete. */
+void step_parts_add(StepParts *parts, const StepClock *clock, int64_t microbatches);
 /* Collective, at the end of a run: rank 0 says in one sentence what differs most from the plan, if steps differ
- * from it by more than 5%. Nothing is said of packed sequences, whose steps differ from each other. */
+ * from it by more than 5%. */
 void step_cause_say(World *world, const SkyProgram *program, const StepParts *mine, Progress *progress);
 
 #endif

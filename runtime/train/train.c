@@ -260,7 +260,8 @@ static void run_steps(Training *t)
         if (!stop) interrupts_tell(&t->interrupts, checkpoint_is_being_written(&t->writer));
         if (t->speaks) progress_start_step(&t->progress);
         step_clock_enter(&t->world->clock, PART_REST);
-        step_parts_add(&t->parts, &t->world->clock);
+        const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;
+        step_parts_add(&t->parts, &t->world->clock, pipeline_microbatches(&t->pipeline, packed, t->row_count));
         trace_step(&t->trace, &t->world->clock, t->step);
     }
     interrupts_close(&t->interrupts);

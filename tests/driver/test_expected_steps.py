@@ -148,9 +148,23 @@ def test_explain():
     require("not of a run" in run("explain", "alone.json", "--trace", "trace.json", code=1), "too many micro-batches")
 
 
+def test_cause():
+    """A run in no time compared with its plan: train says that backward is the largest cause, and what was planned."""
+    with open("slow.yaml", "w") as file:
+        file.write("devices:\n  - {name: a, gflops: 0.01, memory: 1GiB}\n")
+    run("compile", NANO, "-d", "slow.yaml", *OPTIONS[2:], "-q", "-o", "slow")
+    said = printed("slow/train", "--data", "data.safetensors", "--steps", "4", "--no-shuffle")
+    plan = load("slow/plan.json")
+    counts, steps = plan["rows"]["microbatches"], sum(times for _, times in plan["rows"]["microbatches"])
+    planned = plan["stages"][0]["backward_s"] * sum(number * times for number, times in counts) / steps
+    found = re.search(r"Largest cause: backward of stage 0 on a took \S+ m?s a step instead of (\S+) s", said)
+    require(found and abs(float(found[1]) / planned - 1) < 0.5, f"planned {planned} s of backward a step:\n{said}")
+
+
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
     test_plan(make_files())
     test_verify()
     test_explain()
+    test_cause()
 sys.exit(failed())

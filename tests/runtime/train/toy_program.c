@@ -14,6 +14,7 @@
  *   TOY_LINK     latency of every emulated link, and seconds a message occupies it
  *   TOY_HOST     name of the host that the runtime is told, in which % stands for the rank
  *   TOY_PLANNED  seconds that a step takes in the plan; a fifth of them in every update
+ *   TOY_MICROBATCHES  and how many micro-batches it has there
  *   TOY_WORK     seconds of processor time that every update takes
  *   TOY_FIRST    and how many more the first one takes
  *   TOY_SPARE    bytes that copies of what checkpoints save may have
@@ -581,6 +582,7 @@ __attribute__((constructor)) static void build(void)
                             .weights_hash = "weights",
                             .settings = "--loss cross-entropy\n--dropout off\n",
                             .predicted_step_s = &predicted,
+                            .planned_microbatches = atof(setting("TOY_MICROBATCHES", "0")),
                             .optimizer = {SKY_ADAMW, 0, 0.01, 0.9, 0.999, 1e-8, 0.01}};
     for (int s = 0; s < stage_total; s++)
         for (int d = 0; d < 2; d++) links[s].latency_s[d] = links[s].transfer_s[d] = atof(setting("TOY_LINK", "0"));
