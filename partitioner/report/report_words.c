@@ -98,17 +98,20 @@ static void add_pins(char text[static REPORT_SENTENCE], const Report *report)
         add_item(text, "all layers pinned");
         return;
     }
-    for (int i = 0; i < plan->pin_count; i++) {
-        const PlanPin *pin = &plan->pins[i];
-        if (is_kept(costs, pin, 0, costs ? costs->keep_inputs : NULL) ||
-            is_kept(costs, pin, plan->layer_count - 1, costs ? costs->keep_labels : NULL))
-            continue;
-        if (named++ >= MOST_NAMES) continue;
-        add_item(text, "layer");
-        if (pin->last_layer > pin->first_layer)
-            add(text, "s %d-%d on %.60s", pin->first_layer, pin->last_layer, pin->device);
-        else
-            add(text, " %d on %.60s", pin->first_layer, pin->device);
+    for (int r = 0; r == 0 || r < plan->replica_count; r++) {
+        const Plan *pipeline = plan_pipeline(plan, r); /* which has the pins on its devices */
+        for (int i = 0; i < pipeline->pin_count; i++) {
+            const PlanPin *pin = &pipeline->pins[i];
+            if (is_kept(costs, pin, 0, costs ? costs->keep_inputs : NULL) ||
+                is_kept(costs, pin, plan->layer_count - 1, costs ? costs->keep_labels : NULL))
+                continue;
+            if (named++ >= MOST_NAMES) continue;
+            add_item(text, "layer");
+            if (pin->last_layer > pin->first_layer)
+                add(text, "s %d-%d on %.60s", pin->first_layer, pin->last_layer, pin->device);
+            else
+                add(text, " %d on %.60s", pin->first_layer, pin->device);
+        }
     }
     if (named > MOST_NAMES) add(text, " and %d more pins", named - MOST_NAMES);
 }

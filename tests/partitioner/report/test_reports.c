@@ -452,6 +452,8 @@ static void replicas_are_in_every_form(void **state)
         assert_null(strstr(printed, "finds nothing that fits"));
         assert_null(strstr(printed, "allocators"));
     }
+    must_run(SKYCC_PROGRAM " plan --costs costs.json --add name=c,like=a --add name=d,like=b --replicas 2 --pin 0=a");
+    assert_printed("plan asked for (layer 0 on a; these groups of devices with ");
     must_run(SKYCC_PROGRAM " explain shared.json --report svg");
     assert_printed("replica 0</text>");
     assert_printed("replica 1</text>");
