@@ -56,7 +56,6 @@ static const char *const files[] = {
     "tokenizer.model",
     "chat_template.jinja",
     "generation_config.json",
-    "chat_template.jinja",
     "sentencepiece.bpe.model",
 };
 

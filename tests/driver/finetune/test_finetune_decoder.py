@@ -4,6 +4,7 @@ by the loss of the next token and perplexity; and what is refused.
 
     tests/driver/finetune/test_finetune_decoder.py SKYCC TOKENIZERS
 """
+import filecmp
 import json
 import lzma
 import math
@@ -25,6 +26,7 @@ skycc, tokenizers = map(os.path.abspath, sys.argv[1:3])
 here = os.getcwd()
 with lzma.open(f"{tokenizers}/chats.json.xz", "rt", encoding="utf-8") as packed:
     TOKENIZER = json.load(packed)["tokenizers"]["qwen"]
+KEPT = ["special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "generation_config.json"]
 HIDDEN, INNER, WORDS = 16, 24, ["red", "green", "blue", "one", "two", "three"]
 
 
@@ -48,6 +50,9 @@ def make_folder(folder, vocabulary):
                           ("tokenizer_config", {"eos_token": "<|endoftext|>"})):
         with open(f"{folder}/{name}.json", "w") as file:
             json.dump(content, file)
+    for name in KEPT:
+        with open(f"{folder}/{name}", "w") as file:
+            file.write("{}")
 
 
 def make_tables():
@@ -81,7 +86,8 @@ def check_chats():
     require(abs(min(losses) - metrics["loss"]) < 1e-4, "evaluate measures another loss:", losses, metrics)
     with open("chats/model/config.json") as file:
         require(json.load(file)["architectures"] == ["LlamaForCausalLM"], "the class of the trained folder")
-    require(os.path.exists("chats/model/tokenizer_config.json"), "the trained folder lacks its tokenizer")
+    for name in ("tokenizer.json", "tokenizer_config.json", *KEPT):
+        require(filecmp.cmp(f"folder/{name}", f"chats/model/{name}", False), "the trained folder has another", name)
     found = run(skycc, "evaluate", "chats", "chats.jsonl").stdout
     require("perplexity" in found, found)
     turn = "<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
