@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/input_files.h"
 #include "base/outputs.h"
 #include "base/pending.h"
@@ -287,6 +288,29 @@ static int create_file(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
+/* N, if `path` is a name of this process's descriptor N, such as /dev/stdout or /dev/fd/3; else -1. Follows at most so
+ * many links. */
+static int descriptor_at(const char *path, int most_links)
+{
+    char next[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    ssize_t length = readlink(path, next, sizeof next - 1);
+    if (length < 0 || most_links == 0) return -1;
+    next[length] = '\0';
+    Buffer start = {0}, at = {0};
+    buffer_append(&start, path, slash ? (size_t)(slash + 1 - path) : 0);
+    buffer_print(&start, ".");
+    char *folder = realpath(start.bytes, NULL), *own = realpath("/proc/self/fd", NULL);
+    bool found = folder && own && strcmp(folder, own) == 0;
+    buffer_print(&at, "%s%s%s", *next == '/' || !folder ? "" : folder, *next == '/' ? "" : "/", next);
+    int number = found ? atoi(slash ? slash + 1 : path) : descriptor_at(at.bytes, most_links - 1);
+    free(folder);
+    free(own);
+    buffer_free(&start);
+    buffer_free(&at);
+    return number;
+}
+
 bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
 {
     *file = (OutputFile){.path = path};
@@ -298,10 +322,12 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return input_error(diagnostics, path, NULL, "is a directory");
     if (!input_files_spare(path, diagnostics)) return false;
-    /* Devices and pipes are written to, never replaced by a file. */
-    bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-    int descriptor;
-    if (in_place)
+    /* Devices, pipes and what a shell has opened are written to, never replaced by a file. */
+    int opened = descriptor_at(path, 8), descriptor;
+    bool in_place = opened >= 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    if (opened >= 0)
+        descriptor = fcntl(opened, F_DUPFD_CLOEXEC, 0);
+    else if (in_place)
         descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     else
         file->temporary = pending_create(path, create_file, &descriptor);

@@ -12,6 +12,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/input_files.h"
 #include "tests/common/command.h"
 #include "tests/common/scratch.h"
 
@@ -180,8 +181,20 @@ static void devices_and_pipes_are_written_to(void **state)
     assert_int_equal(symlink("/dev/full", "full"), 0);
     assert_false(file_write_all("full", "words", 5, &diagnostics));
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, "cannot write");
+    /* What a shell has opened, by names that lead to it: written to from where it stands. */
+    int opened = open("opened", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    char name[64];
+    snprintf(name, sizeof name, "/dev/fd/%d", opened);
+    assert_int_equal(symlink(name, "shell"), 0);
+    assert_true(file_write_all(name, "some ", 5, &diagnostics));
+    assert_true(file_write_all("shell", "words", 5, &diagnostics));
+    must_run("[ -h shell ] && [ \"$(cat opened)\" = 'some words' ]");
+    input_files_note(opened, "opened");
+    assert_false(file_write_all("shell", "words", 5, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_USAGE, "would replace");
+    close(opened);
     assert_no_leftovers();
-    must_run("rm pipe nowhere full");
+    must_run("rm pipe nowhere full shell opened");
 }
 
 static void temporary_files_do_not_follow_links(void **state)
