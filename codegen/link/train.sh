@@ -144,12 +144,15 @@ ask() { # a host; the words before a program of its, and the program: of each
     shift
     case $host in localhost | "$(hostname)" | "$(hostname -f 2>/dev/null)") return ;; esac
     question "$@" >"$answers/question.$host"
-    timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" sh \
-        <"$answers/question.$host" >"$answers/lacks.$host" 2>"$answers/silent.$host" 5<&- 6>&- 7>&- \
-        && rm -f "$answers/silent.$host" &
+    (
+        ulimit -f 2048 # blocks of 512 bytes: it may say what it likes
+        timeout -k 1 15 "${HYDRA_LAUNCHER_EXEC:-ssh}" -o BatchMode=yes -o ConnectTimeout=10 "$host" sh \
+            <"$answers/question.$host" >"$answers/lacks.$host" 2>"$answers/silent.$host" 5<&- 6>&- 7>&-
+    ) && rm -f "$answers/silent.$host" &
     asked="$asked $!" far="$far $host"
 }
-plainly() { tr -d '\000-\011\013-\037\177' <"$1"; }
+# What another host says, without what controls a terminal.
+plainly() { tr -d '\000\015' | LC_ALL=C tr -c '\012\040-\176' '?'; }
 ask_hosts() {
     case ${MPIEXEC:-}${HYDRA_LAUNCHER:-ssh}${SLURM_JOB_ID:-} in ssh) ;; *) return 0 ;; esac
     [ -n "$hosts" ] && answers=$(mktemp -d) || return 0
@@ -159,11 +162,12 @@ ask_hosts() {
         host=${answer##*/lacks.} silence=$answers/silent.${answer##*/lacks.}
         if [ -e "$silence" ]; then
             refused=6
-            echo "train: host $host does not answer: $(plainly "$silence" | tail -n 1 | grep . ||
-                echo "nothing came by ssh for 15 s")" >&2
+            echo "train: host $host does not answer: $(plainly <"$silence" | tail -n 1 | cut -c 1-300 | grep . ||
+                if [ -s "$answer" ]; then echo "its shell says something else"; else
+                    echo "nothing came by ssh for 15 s"; fi)" >&2
         elif [ -s "$answer" ]; then
             refused=6
-            plainly "$answer" | sed "s/^/train: host $host /" >&2
+            plainly <"$answer" | head -c 4096 | sed "s/^/train: host $host /" >&2
         fi
     done
     rm -rf "$answers"
@@ -184,7 +188,7 @@ watch_host() { # a host; the process that runs mpiexec
         while sleep 1 7>&- & wait $! && kill -0 $asking 2>/dev/null && kill -0 "$2" 2>/dev/null; do :; done
         said=$(become_ssh "$1" true 2>&1)
         case $?,$said in 0,* | *refused* | *reset* | *closed* | *denied* | *resolve*) continue ;; esac
-        echo "train: host $1 does not answer any more: $(echo "$said" | tail -n 1 | tr -d '\000-\011\013-\037\177')" >&7
+        echo "train: host $1 does not answer any more: $(echo "$said" | plainly | tail -n 1 | cut -c 1-300)" >&7
         launcher=$2
         if [ -n "$peers" ]; then launcher=$(pgrep -P "$2"); fi
         left=$(pgrep -P "$launcher") # connections to hosts, and what runs on this one

@@ -92,6 +92,14 @@ static bool set_destination(Deploy *deploy, Diagnostics *diagnostics)
     return true;
 }
 
+/* Data go next to the programs, and replace none of them. */
+static bool is_of_the_run(const DeployList *list, const char *name)
+{
+    for (int f = 0; f < list->file_count; f++)
+        if (strcmp(list->files[f].name, name) == 0) return true;
+    return false;
+}
+
 static bool set_data(Deploy *deploy, Diagnostics *diagnostics)
 {
     DeployData *data = &deploy->deployment.data;
@@ -102,7 +110,10 @@ static bool set_data(Deploy *deploy, Diagnostics *diagnostics)
     data->there = deploy->options->destination
                       ? arena_format(&deploy->arena, "%s/%s", deploy->deployment.destination, data->file.name)
                       : data->path;
-    return true;
+    return !deploy->options->destination || !is_of_the_run(&deploy->list, data->file.name) ||
+           diagnostics_error(diagnostics, EXIT_USAGE, (Place){.object = "--data"}, "rename the file",
+                             "'%s' is the name of a file of the run in %s", data->file.name,
+                             deploy->deployment.destination);
 }
 
 static bool prepare(Deploy *deploy, Diagnostics *diagnostics)

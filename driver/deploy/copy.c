@@ -12,7 +12,7 @@
 static const char receiver[] =
     "p=$1 t=$2 h=$3; is() { s=$(sha256sum <\"$1\") && [ \"${s%% *}\" = \"$h\" ]; } 2>/dev/null; "
     "if [ -d \"$p\" ]; then echo \"$p is a folder\" >&2; exit 43; fi; mkdir -p \"${p%/*}\" || exit 43; "
-    "if [ \"$6\" = 0 ]; then rm -f \"$t\"; fi; "
+    "if [ \"$6\" = 0 ] || [ -h \"$t\" ]; then rm -f \"$t\"; fi; "
     "dd of=\"$t\" bs=65536 seek=\"$6\" oflag=seek_bytes conv=notrunc status=none || exit 43; "
     "if is \"$t\" && chmod \"$5\" \"$t\" && mv -f \"$t\" \"$p\"; then exit 0; fi; "
     "if [ ! -e \"$t\" ]; then is \"$p\" && exit 0; exit 42; fi; "
@@ -50,6 +50,7 @@ static bool tell_failure(const Survey *survey, const SurveyFile *file, const Rem
     const char *words = remote_last_words(command, &arena), *hint = NULL, *why = words;
     if (command->status == RECEIVED_WRONG) why = "arrived with another hash", hint = "does the file change meanwhile?";
     if (command->status == RECEIVED_PART) why = "only a part of it arrived", hint = again;
+    if (command->status == CANNOT_WRITE) hint = "make room for it there, or choose another folder with --to";
     if (command->status == SSH_FAILED) why = words ? words : "the connection was cut", hint = again;
     if (!why) why = arena_format(&arena, "cannot be written there (exit status %d)", command->status);
     cannot_copy(survey, hint, file->there, why, diagnostics);

@@ -164,7 +164,7 @@ static void judge_room(Judgement *judgement, char cell[static CELL])
     char text[2][REPORT_TEXT];
     uint64_t needed = survey_missing_bytes(survey);
     if (survey->read_only)
-        complain(judgement, "choose another folder with --to", "%s is not writable",
+        complain(judgement, "choose another folder with --to", "%s cannot be made there, or not be written to",
                  judgement->deployment->destination);
     if (survey->room_bytes == UINT64_MAX) {
         snprintf(cell, CELL, "?");

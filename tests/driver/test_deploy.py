@@ -267,6 +267,8 @@ case " $* " in *" two "*) echo Welcome; exec sleep 1000 ;; *) exec {bench.server
     for change, lacked in (("s/hydra_[a-z]*_proxy/absent/", r"has no .*/hydra_\w+_proxy, .*install MPICH"),
                            ("s/stage-01/absent/", "has no program .*/stage-01; skycc deploy copies it"),
                            ("s/ --launch/ --help/", "cannot run .*/stage-01: usage"),
+                           ("s/stage-01/absent/; s/has no program/has \u009bno\u202e program/",
+                            r"has \?\?no\?\?\? program"),
                            ("s/stage-01/absent/; s/hydra_[a-z]*_proxy/absent/", "(.*\n.*)+ host two has no program")):
         write(f"{bench.folder}/lacking", change)
         began, trained = time.monotonic(), start()
@@ -305,13 +307,53 @@ exec sh -c "$command"
     mode = os.stat(f"{to}/{step}/rank-1.safetensors").st_mode
     require(mode & 0o6022 == 0, f"mode {mode:o}")
     write(f"{to}/{step}/MANIFEST.json", "ours")
-    from_hosts("all", code=0)
+    from_hosts("all", code=0, says=[f"two: .*all: 1 of its files differ .*such as {step}/MANIFEST.json"])
     require(read(f"{to}/{step}/MANIFEST.json") == b"ours", "what was here is replaced")
     for label, two in (("cut", 'sh -c "$command" | head -c 51200; exit 255'),
                        ("lost", 'sh -c "$command"; echo tar: rank-2: Permission denied >&2; exit 2'),
                        ("yes", "exec yes"), ("nothing", "exit 0")):
         to, _ = from_hosts(label, two, code=6, says=["two: .* cannot be collected"])
         require([name for name in os.listdir(to) if name.startswith(".")] == [], "something is left")
+    # What is in the way here; the manifest, which would vouch for the rest, does not come.
+    for label, place in (("file", step), ("folder", f"{step}/rank-1.safetensors"), ("link", step)):
+        to = f"{bench.folder}/it's {label}"
+        if label == "folder":
+            os.makedirs(f"{to}/{place}")
+        elif label == "file":
+            os.makedirs(to)
+            write(f"{to}/{place}", "in the way")
+        else:
+            os.makedirs(to)
+            os.symlink(place, f"{to}/{place}")
+        before = sorted(os.walk(to))
+        from_hosts(label, code=6, says=["two: .* cannot be collected: "])
+        require(sorted(os.walk(to)) == before, f"a {label} in the way: {sorted(os.walk(to))}")
+
+
+def ways(bench):
+    """What lies where files are to go: links, which are not written through, and what is no folder."""
+    there, name, outside = f"{bench.folder}/ways", "stage-00.safetensors", f"{bench.folder}/outside"
+    bench.deploy("--to", there)
+    whole = read(f"{there}/{name}")
+    part = f"{there}/{os.path.basename(part_of(bench, f'{bench.run}/{name}', 'one'))}"
+    write(outside, "not to be written to")
+    os.unlink(f"{there}/{name}")
+    for link in (part, f"{there}/{name}", f"{there}/train"):
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.symlink(outside, link)
+    bench.deploy("--to", there, says=["one: 2 files sent"])
+    require(read(outside) == b"not to be written to", "a link there is written through")
+    require(read(f"{there}/{name}") == whole and not os.path.islink(f"{there}/{name}"), "a link is not replaced")
+    os.symlink(there, f"{bench.folder}/to-ways")
+    bench.deploy("--to", f"{bench.folder}/to-ways", says=["one: 0 files sent"])
+    os.symlink("loop", f"{bench.folder}/loop")
+    for way in (outside, f"{outside}/in", f"{bench.folder}/loop"):
+        bench.deploy("--to", way, code=6, says=["one: .*(not a dir|Not a dir|exists|many levels)"])
+        bench.deploy("--to", way, "--check", code=6, says=["one: .* cannot be made there"])
+    os.mkdir(f"{bench.folder}/data")
+    data = write(f"{bench.folder}/data/train", "x")
+    bench.deploy("--to", there, "--data", data, code=2, says=["'train' is the name of a file of the run"])
 
 
 def here(bench):
@@ -363,7 +405,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
     try:
         bench = Bench(folder, server)
         compile_run(bench)
-        for case in (copies, damages, cuts, hostile, lacks, silence, collected, here, refusals):
+        for case in (copies, damages, ways, cuts, hostile, lacks, silence, collected, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
         require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
