@@ -99,31 +99,56 @@ static void integer_range(const SkyTensor *input, int64_t *least, int64_t *most)
     if (input->value_limit > 0) *least = 0, *most = input->value_limit - 1;
 }
 
-/* The first element of `data` that the input may not hold; -1: all are valid. */
-static int64_t find_invalid(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
-                            int64_t elements)
+/* How many elements from `first` on, of at most `count`, were never written: holes of a sparse file, which are 0 and
+ * need not be read. */
+static int64_t count_unwritten(DType dtype, const void *data, int64_t first, int64_t count)
+{
+    size_t size = dtype_size(dtype);
+    return (int64_t)(file_zeros_at((const char *)data + (size_t)first * size, (size_t)count * size) / size);
+}
+
+enum { BLOCK = 1 << 15 }; /* elements that are looked at before the next hole is looked for */
+
+/* The first element of `data` in first ... end - 1 that the input may not hold; -1: all are valid. */
+static int64_t find_invalid_in(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
+                               int64_t first, int64_t end)
 {
     const SkyLabels *labels = labels_of_input(program, input->name, NULL);
     bool are_classes = labels && labels->kind == SKY_LABELS_CLASSES;
     if (dtype_is_float(dtype) && (!labels || are_classes)) {
-        for (int64_t i = 0; i < elements; i++)
+        for (int64_t i = first; i < end; i++)
             if (!isfinite(element_as_double(dtype, data, i))) return i;
         return -1;
     }
     if (labels && (!are_classes || labels->classes > 0)) {
         for (; labels; labels = labels_of_input(program, input->name, labels))
-            for (int64_t i = 0; i < elements; i++)
+            for (int64_t i = first; i < end; i++)
                 if (!label_is_valid(labels, dtype, data, i)) return i;
         return -1;
     }
     if (dtype_is_float((DType)input->dtype)) return -1;
     int64_t least, most;
     integer_range(input, &least, &most);
-    for (int64_t i = 0; i < elements; i++) {
+    for (int64_t i = first; i < end; i++) {
         int64_t value = integer_at(dtype, data, i);
         if ((value < least || value > most) && !(labels && value == labels->ignore_index)) return i;
     }
     return -1;
+}
+
+/* The same of all elements. */
+static int64_t find_invalid(const SkyProgram *program, const SkyTensor *input, DType dtype, const void *data,
+                            int64_t elements)
+{
+    static const uint64_t zero;
+    bool zero_is_valid = find_invalid_in(program, input, dtype, &zero, 0, 1) < 0;
+    int64_t invalid = -1;
+    for (int64_t first = 0; first < elements && invalid < 0; first += BLOCK) {
+        if (zero_is_valid) first += count_unwritten(dtype, data, first, elements - first);
+        int64_t end = elements - first < BLOCK ? elements : first + BLOCK;
+        invalid = find_invalid_in(program, input, dtype, data, first, end);
+    }
+    return invalid;
 }
 
 /* Describes the invalid element `index`, as in "row 3 holds 999, which is not in 0 ... 255". */
@@ -233,18 +258,21 @@ void dataset_count_labels(const Dataset *dataset, const SkyProgram *program, con
 
 static Hash hash_tensor(const Dataset *dataset, const SkyTensor *input)
 {
-    enum { BLOCK = 1 << 15 }; /* elements */
     const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
     DType dtype = (DType)input->dtype;
-    int64_t elements = shape_elements(&tensor->shape);
-    unsigned char *block = memory_allocate(BLOCK * dtype_size(dtype));
+    int64_t elements = shape_elements(&tensor->shape), written = 0; /* from where on elements have to be read */
+    unsigned char *block = memory_allocate(BLOCK * dtype_size(dtype)),
+                  *zeros = memory_allocate(BLOCK * dtype_size(dtype));
     Hash hash = hash_bytes(&elements, sizeof elements);
     for (int64_t first = 0; first < elements; first += BLOCK) {
         int64_t count = elements - first < BLOCK ? elements - first : BLOCK;
-        convert(tensor->dtype, tensor->data, first, dtype, block, 0, count);
-        hash = hash_extend(hash, block, (size_t)count * dtype_size(dtype));
+        if (first >= written) written = first + count_unwritten(tensor->dtype, tensor->data, first, elements - first);
+        bool reads = first + count > written;
+        if (reads) convert(tensor->dtype, tensor->data, first, dtype, block, 0, count);
+        hash = hash_extend(hash, reads ? block : zeros, (size_t)count * dtype_size(dtype));
     }
     free(block);
+    free(zeros);
     return hash;
 }
 

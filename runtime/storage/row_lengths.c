@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/file.h"
+
 static bool lengths_error(const char *path, const char *tensor, const char *problem, Diagnostics *diagnostics)
 {
     char object[64];
@@ -25,9 +27,20 @@ static bool read_lengths(RowLengths *lengths, const SafeTensor *tensor, int64_t 
 /* The length of a mask of ones, then zeros; any other mask counts the whole row. */
 static void read_mask(RowLengths *lengths, const SafeTensor *mask)
 {
-    int64_t width = mask->shape.dim[1];
+    enum { BLOCK = 1 << 10 }; /* rows that are looked at before the next hole is looked for */
+    int64_t width = mask->shape.dim[1], unwritten = 0;
+    size_t row_bytes = (size_t)width * dtype_size(mask->dtype);
     for (int64_t r = 0; r < lengths->rows; r++) {
         int64_t ones = 0, rest;
+        if (r % BLOCK == 0 && r >= unwritten)
+            unwritten = r + (int64_t)(file_zeros_at((const char *)mask->data + (size_t)r * row_bytes,
+                                                    (size_t)(lengths->rows - r) * row_bytes) /
+                                      row_bytes);
+        if (r < unwritten) { /* a hole of a sparse file: zeros, which are not read */
+            lengths->lengths[r] = (int32_t)width;
+            lengths->irregular++;
+            continue;
+        }
         while (ones < width && element_as_integer(mask->dtype, mask->data, r * width + ones) != 0) ones++;
         for (rest = ones; rest < width && element_as_integer(mask->dtype, mask->data, r * width + rest) == 0;) rest++;
         bool regular = ones > 0 && rest == width;

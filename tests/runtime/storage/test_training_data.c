@@ -195,6 +195,40 @@ static void values_that_do_not_fit_are_refused(void **state)
 }
 
 /* Two positions a row, of which the first is compared with nothing; the second program reads them as probabilities. */
+/* Holes of a sparse file are zeros that are not read: hashes are those of a file that has all of its zeros, and what
+ * comes after a hole is checked. */
+static void holes_are_zeros(void **state)
+{
+    (void)state;
+    enum { SPARSE_ROWS = 200000 };
+    int32_t *ids = calloc(3 * SPARSE_ROWS, sizeof *ids), *labels = calloc(SPARSE_ROWS, sizeof *labels);
+    SkyProgram *program = reading_program(DTYPE_I64, DTYPE_I64);
+    Diagnostics diagnostics = {0};
+    Dataset whole, sparse;
+    struct stat status;
+    ids[1] = 3, ids[3 * 150000 + 2] = 9, labels[SPARSE_ROWS - 1] = 2;
+    for (int invalid = 0; invalid < 2; invalid++) {
+        SafeTensorsWriter *writer = safetensors_writer();
+        ids[3 * 150000] = invalid ? 11 : 0;
+        safetensors_writer_add(writer, "ids", DTYPE_I32, &(Shape){2, {SPARSE_ROWS, 3}}, ids);
+        safetensors_writer_add(writer, "labels", DTYPE_I32, &(Shape){1, {SPARSE_ROWS}}, labels);
+        assert_true(safetensors_write(writer, "whole", &diagnostics));
+        assert_int_equal(run("cp --sparse=always whole data.safetensors"), 0);
+        assert_true(stat(data_path, &status) == 0 && status.st_blocks * 512 < status.st_size / 2);
+        if (invalid) {
+            refuse_data(program, "row 150000 holds 11, which is not in 0 ... 9");
+            continue;
+        }
+        assert_true(dataset_open(&whole, "whole", program, NULL, &diagnostics));
+        assert_true(dataset_open(&sparse, data_path, program, NULL, &diagnostics));
+        for (int i = 0; i < 2; i++) assert_true(hash_equal(whole.read[i].content, sparse.read[i].content));
+        dataset_close(&whole);
+        dataset_close(&sparse);
+    }
+    free(ids);
+    free(labels);
+}
+
 static void labels_weigh_what_their_kind_says(void **state)
 {
     (void)state;
@@ -259,6 +293,7 @@ int main(void)
         cmocka_unit_test(hashes_are_kept_while_a_file_is_the_same),
         cmocka_unit_test(rows_are_converted),
         cmocka_unit_test(values_that_do_not_fit_are_refused),
+        cmocka_unit_test(holes_are_zeros),
         cmocka_unit_test(labels_weigh_what_their_kind_says),
         cmocka_unit_test(numbers_as_labels_are_checked_and_padded),
     };
