@@ -229,6 +229,42 @@ static Hash hash_read(ReadTensor *all, size_t count)
     return hash;
 }
 
+typedef struct ReadFile {
+    Hash tensors, pages; /* names and shapes of all tensors, and some contents; zeros: this rank reads no data */
+} ReadFile;
+
+static ReadFile describe_file(const Dataset *dataset)
+{
+    ReadFile file = {.pages = dataset->sample};
+    for (size_t i = 0; dataset->read_count && i < dataset->file.count; i++) {
+        const SafeTensor *tensor = dataset->file.by_name[i];
+        file.tensors = hash_extend(file.tensors, tensor->name, strlen(tensor->name));
+        file.tensors =
+            hash_extend(file.tensors, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
+    }
+    return file;
+}
+
+/* Ranks of which one reads texts and another labels have no tensor to compare. Their files may differ on purpose, where
+ * raw tensors must not leave a device; more often one was copied before the other was made again. */
+static void warn_of_other_files(World *world, const Dataset *dataset, const char *path, Diagnostics *diagnostics)
+{
+    const ReadFile mine = describe_file(dataset), none = {0};
+    ReadFile *all = memory_allocate((size_t)world->size * sizeof *all);
+    int first = 0, other;
+    world_allgather(world, &mine, sizeof mine, all, "agreement on data");
+    while (first < world->size && hash_equal(all[first].tensors, none.tensors)) first++;
+    for (other = first + 1; other < world->size; other++)
+        if (hash_equal(all[other].tensors, all[first].tensors) && !hash_equal(all[other].pages, all[first].pages))
+            break;
+    if (other < world->size)
+        diagnostics_warning(diagnostics, PLACE_FILE(path),
+                            "if that is not on purpose, copy one file to all hosts: skycc deploy --data does",
+                            "rank %d reads another file than rank %d, with the same tensors and other contents", other,
+                            first);
+    free(all);
+}
+
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
                     Diagnostics *diagnostics)
 {
@@ -249,6 +285,7 @@ bool handshake_data(World *world, const SkyProgram *program, const Dataset *data
     bool ok = true;
     for (size_t i = 0; i < (size_t)world->size * each; i++) ok = check_read(all, each, i, path, diagnostics) && ok;
     *data = hash_read(all, (size_t)world->size * each);
+    if (ok) warn_of_other_files(world, dataset, path, diagnostics);
     free(read);
     free(all);
     return ok;
