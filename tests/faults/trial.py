@@ -88,6 +88,7 @@ class Bench:
         device computes in its own."""
         if name not in self._undisturbed:
             self._compile_or_end(*{"replicas": ("two", name, "--replicas", "2"), "opencl": (name, name)}[name])
+            shutil.rmtree(f"{self.folder}/undisturbed-{name}", ignore_errors=True)  # of a try that took too long
             trial = Trial(self, f"{self.folder}/undisturbed-{name}", None)
             trial.ends(trial.start(name), {0})
             self._undisturbed[name] = losses(trial.log), last_parameters(trial.saved)
