@@ -21,11 +21,16 @@ int64_t encoder_most_positions(const HuggingFaceConfig *config)
     return bounded || config->positions > LEAST_RELATIVE_POSITIONS ? config->positions : LEAST_RELATIVE_POSITIONS;
 }
 
-/* (1 - mask) * -3.4e38, as (batch, 1, 1, seq) */
+/* (1 - mask) * -3.4e38, as (batch, 1, 1, seq); of DeBERTa, in which padding sees every token alike and not the row's
+ * tokens alone, as (batch, 1, seq, seq) */
 static const char *additive_mask(Network *network, const char *scope)
 {
     const char *mask =
         network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 1, 2));
+    if (network->config->type->family == FAMILY_DEBERTA)
+        mask = network_apply(
+            network, scope, "Mul", mask,
+            network_apply(network, scope, "Unsqueeze", network->inputs[1], network_list(network, scope, 1, 3)));
     mask = network_cast(network, scope, mask, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
     const char *hidden = network_apply(network, scope, "Sub", network->one, mask);
     return network_apply(network, scope, "Mul", hidden, onnx_builder_float(&network->builder, scope, -3.40282347e38f));

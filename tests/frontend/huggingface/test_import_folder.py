@@ -61,7 +61,8 @@ def compare_outputs(name, head, reference):
     mask = reference["in/attention_mask"].astype(bool)
     for key in outputs.keys() & wanted.keys():
         error = np.abs(outputs[key] - wanted[key])
-        if error.shape[:2] == mask.shape:  # what stands at padding the library itself computes in several ways
+        # What stands at padding the library itself computes in several ways, but the loss of answers counts it.
+        if error.shape[:2] == mask.shape and head != "qa":
             error = error[mask]
         require(error.max() < OUTPUT, name, head, key, "differs by", error.max())
         print(f"{name:16} {head:8} {key:20} {error.max():.1e}")
