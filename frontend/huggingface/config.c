@@ -127,9 +127,10 @@ static void read_common(Reading *reading, HuggingFaceConfig *config)
                                      config->type->family == FAMILY_ALBERT    ? 128
                                      : config->type->family == FAMILY_ELECTRA ? 128
                                                                               : config->hidden);
-    config->norm_epsilon = reading_number(reading, reading->root, "layer_norm_eps", 1e-12);
-    if (config->type->family == FAMILY_DEBERTA && !reading_member(reading, reading->root, "layer_norm_eps"))
-        config->norm_epsilon = 1e-7;
+    config->norm_epsilon = reading_number(reading, reading->root, "layer_norm_eps",
+                                          config->type->family == FAMILY_DEBERTA ? 1e-7
+                                          : config->type->norms_first            ? 1e-5
+                                                                                 : 1e-12);
     if (distil) config->norm_epsilon = 1e-12;
     config->initial_deviation = reading_number(reading, reading->root, "initializer_range", 0.02);
     config->activation = reading_activation(reading, distil ? "activation" : "hidden_act",
@@ -172,9 +173,12 @@ static void refuse_variants(Reading *reading, HuggingFaceConfig *config)
     read_position_kind(reading, config);
     if (json_object_size(reading_member(reading, reading->root, "pruned_heads")))
         reading_refuse(reading, "pruned_heads", EXIT_UNSUPPORTED_OPERATOR, NULL, "pruned heads are not supported");
-    if (reading_flag(reading, "is_decoder", false) || reading_flag(reading, "add_cross_attention", false))
-        reading_refuse(reading, "is_decoder", EXIT_UNSUPPORTED_OPERATOR, "encoders can be imported",
-                       "decoders are not supported");
+    if (reading_flag(reading, "is_decoder", false) && !config_is_decoder(config))
+        reading_refuse(reading, "is_decoder", EXIT_UNSUPPORTED_OPERATOR, "make it false if the model is an encoder",
+                       "this kind of model is supported as an encoder only");
+    if (reading_flag(reading, "add_cross_attention", false))
+        reading_refuse(reading, "add_cross_attention", EXIT_UNSUPPORTED_OPERATOR, NULL,
+                       "attention to another model's states is not supported");
     if (reading_flag(reading, "use_task_id", false))
         reading_refuse(reading, "use_task_id", EXIT_UNSUPPORTED_OPERATOR, NULL,
                        "embeddings of tasks are not supported");

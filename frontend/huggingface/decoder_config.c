@@ -130,9 +130,9 @@ static void read_windows(Reading *reading, HuggingFaceConfig *config)
         period = reading_size(reading, "global_attn_every_n_layers", 1, MOST_LAYERS, form->period);
     if (form->windows == WINDOW_UPPER)
         upper = reading_size(reading, "max_window_layers", 0, MOST_SIZE, USUAL_UPPER_LAYERS);
-    if (form->windows == WINDOW_PERIOD) {
-        period = reading_size(reading, "_sliding_window_pattern", 1, MOST_LAYERS, form->period);
-        period = reading_size(reading, "sliding_window_pattern", 1, MOST_LAYERS, period);
+    if (form->local_theta > 0 && form->windows == WINDOW_PERIOD) { /* Gemma 3, which writes both and reads one */
+        reading_member(reading, reading->root, "_sliding_window_pattern");
+        period = reading_size(reading, "sliding_window_pattern", 1, MOST_LAYERS, form->period);
     }
     const json_t *kinds = form->windows == WINDOW_ALWAYS ? NULL : array_of_layers(reading, config, "layer_types");
     for (int64_t i = 0; i < config->layers; i++) {
@@ -211,10 +211,11 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
     if (form->traits & FUSED_HEADS) {
         common.theta = reading_number(reading, reading->root, "rotary_emb_base", common.theta);
         partial = reading_number(reading, reading->root, "rotary_pct", partial);
+    } else {
+        partial = reading_number(reading, reading->root, "partial_rotary_factor", partial);
     }
     bool modern = form->windows == WINDOW_MODERNBERT; /* whose name is global_rope_theta */
     if (!modern) common.theta = reading_number(reading, reading->root, "rope_theta", common.theta);
-    partial = reading_number(reading, reading->root, "partial_rotary_factor", partial);
     if (local > 0 && !modern) local = reading_number(reading, reading->root, "rope_local_base_freq", local);
     common.original =
         reading_size(reading, "original_max_position_embeddings", 1, MOST_DECODER_POSITIONS, common.original);
@@ -243,6 +244,9 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
         if (reading->ok && form->partial == 0 && rotary->width != config->decoder.head_width)
             reading_refuse(reading, "partial_rotary_factor", EXIT_UNSUPPORTED_OPERATOR, "remove it",
                            "must be 1 for this kind of model, which turns whole heads");
+        if (reading->ok && (form->traits & CHOOSES_POSITIONS) && rotary->kind != ROTARY_DEFAULT)
+            reading_refuse(reading, old ? "rope_scaling" : "rope_parameters", EXIT_UNSUPPORTED_OPERATOR, "remove it",
+                           "transformers does not stretch the positions of this kind of model, whatever it says");
         if (local == 0) {
             config->decoder.rotary[1] = *rotary;
             break;

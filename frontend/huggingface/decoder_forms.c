@@ -144,11 +144,12 @@ const DecoderForm encoder_eurobert = {SPLIT_NAMES,
 
 /* Rotary positions in blocks of BERT's order. */
 #define ROTARY_BERT                                                                                                    \
-    SIZES, .epsilon = "layer_norm_eps", .norm_epsilon = 1e-12, .activation = "hidden_act",                             \
-           .embeddings = "embeddings.word_embeddings", .mlp = "mlp"
+    SIZES, .epsilon = "layer_norm_eps", .activation = "hidden_act", .embeddings = "embeddings.word_embeddings",        \
+           .mlp = "mlp"
 #define ROTARY_BERT_TRAITS SEES_ALL | LAYER_NORMS | NORMS_AFTER | TYPED | FUSED_PARTS | TIES
 
 const DecoderForm encoder_nomic = {ROTARY_BERT,
+                                   .norm_epsilon = 1e-12,
                                    .width = "head_dim",
                                    .theta = 1e3,
                                    .most_positions = 2048,
@@ -165,6 +166,7 @@ const DecoderForm encoder_nomic = {ROTARY_BERT,
                                    .traits = ROTARY_BERT_TRAITS};
 
 const DecoderForm encoder_jina = {ROTARY_BERT,
+                                  .norm_epsilon = 1e-5,
                                   .usual_activation = "gelu",
                                   .theta = 2e4,
                                   .most_positions = 8194,
@@ -180,6 +182,7 @@ const DecoderForm encoder_jina = {ROTARY_BERT,
                                   .traits = ROTARY_BERT_TRAITS | BIASED | WITHOUT_GATE};
 
 const DecoderForm encoder_gte = {ROTARY_BERT,
+                                 .norm_epsilon = 1e-12,
                                  .usual_activation = "gelu",
                                  .theta = 160000,
                                  .most_positions = 8192,

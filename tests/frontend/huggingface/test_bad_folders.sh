@@ -84,7 +84,7 @@ refuse 3 "hidden_act: the activation 'mish'" 'hint: there are gelu' -- activatio
 folder relative 'config["position_embedding_type"] = "rope"'
 refuse 3 'position_embedding_type' -- relative
 folder decoder 'config["is_decoder"] = True'
-refuse 3 'decoders are not supported' -- decoder
+refuse 3 'is_decoder: this kind of model is supported as an encoder only' -- decoder
 folder quantised 'config["quantization_config"] = {"load_in_8bit": True}'
 refuse 3 'quantization_config: quantised weights are not supported' -- quantised
 folder own 'config["auto_map"] = {"AutoModel": "modeling.Own"}'
