@@ -115,6 +115,7 @@ typedef struct RotaryConfig {
     double low, high;                     /* of LLAMA3: its frequency factors; of YARN: beta_slow and beta_fast */
     double attention_factor;              /* of YARN and LONGROPE: cosines and sines are multiplied by it */
     bool truncate;                        /* of YARN */
+    bool knows_original;                  /* whatever rope_parameters says */
     int64_t original, positions;          /* lengths: that of pretraining, the longest */
     double *short_factors, *long_factors; /* of LONGROPE, for every pair */
 } RotaryConfig;

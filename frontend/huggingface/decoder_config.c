@@ -219,6 +219,7 @@ static void read_rotary(Reading *reading, HuggingFaceConfig *config)
     if (local > 0 && !modern) local = reading_number(reading, reading->root, "rope_local_base_freq", local);
     common.original =
         reading_size(reading, "original_max_position_embeddings", 1, MOST_DECODER_POSITIONS, common.original);
+    common.knows_original = form->original || json_object_get(reading->root, "original_max_position_embeddings");
     if (modern) {
         bool null = json_is_null(json_object_get(reading->root, "local_rope_theta"));
         common.theta = reading_number(reading, reading->root, "global_rope_theta", common.theta);

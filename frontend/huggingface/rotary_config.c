@@ -97,8 +97,7 @@ void rotary_config_read(Reading *reading, const json_t *rotary, const char *plac
                        "must be greater than 1");
     read_kind(reading, rotary, place, config);
     const json_t *original = reading_member(reading, rotary, "original_max_position_embeddings");
-    bool outside = reading_member(reading, reading->root, "original_max_position_embeddings") != NULL;
-    if (original && !outside) config->original = json_integer_value(original);
+    if (original && !config->knows_original) config->original = json_integer_value(original);
     if (config->original < 1)
         reading_refuse(reading, arena_format(reading->arena, "%soriginal_max_position_embeddings", place),
                        EXIT_BAD_INPUT, NULL, "must be a positive number");
