@@ -427,6 +427,22 @@ static bool is_used_by(const Importer *importer, const Initializer *initializer,
     return false;
 }
 
+/* Whether the use multiplies by it, as a norm by its gain; of some operators the optimiser of ONNX Runtime makes. */
+static bool is_gain(const Importer *importer, const InitializerUse *use)
+{
+    static const struct {
+        const char *op;
+        int input;
+    } norms[] = {{"LayerNormalization", 1},
+                 {"RMSNormalization", 1},
+                 {"SimplifiedLayerNormalization", 1},
+                 {"SkipSimplifiedLayerNormalization", 2}};
+    const char *op = importer->nodes[use->node].proto->op_type;
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
+        if (strcmp(op, norms[i].op) == 0 && use->input == norms[i].input) return true;
+    return strcmp(op, "Mul") == 0;
+}
+
 /* Whether it is 1 + a weight, as in Gemma's norms: decay must be of the weight. The two exporters of PyTorch name what
  * they fold by its operator, or by the one that reads it. */
 static bool is_one_plus(Importer *importer, const Initializer *initializer)
@@ -439,9 +455,7 @@ static bool is_one_plus(Importer *importer, const Initializer *initializer)
     for (size_t i = 0; i < initializer->uses.count; i++) {
         const InitializerUse *use = &initializer->uses.items[i];
         if (use->input == OUTPUT_USE) return false;
-        const char *op = importer->nodes[use->node].proto->op_type;
-        gains += strcmp(op, "Mul") == 0 ||
-                 (use->input == 1 && (strcmp(op, "LayerNormalization") == 0 || strcmp(op, "RMSNormalization") == 0));
+        gains += is_gain(importer, use);
     }
     return sum && may_be_folded(importer, initializer) && initializer->tensor.shape.rank == 1 &&
            shape_elements(&initializer->tensor.shape) > 1 && gains && gains == initializer->uses.count;

@@ -79,6 +79,33 @@ static void stop_training(Graph *graph, ValueId id, bool by_option)
  * by an optimiser. */
 static bool was_folded(const char *name) { return *name == '/' && strstr(name, "_output_"); }
 
+/* Whether NODE is one of these operators. */
+static bool was_folded_from(const char *name, const char *const *operators, size_t count)
+{
+    const char *node = strrchr(name, '/') + 1;
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(node, operators[i], strlen(operators[i])) == 0 && node[strlen(operators[i])] == '_') return true;
+    return false;
+}
+
+/* What an optimiser computed: constants stay constants, and elements of one parameter that were only moved train in
+ * its place. True of all else, which cannot be trained. */
+static bool judge_folded(const char *name, TrainedChoice *choice)
+{
+    static const char *const constant[] = {"Constant"}, *const moves[] = {"Cast",    "Gather",    "Identity",
+                                                                          "Reshape", "Slice",     "Split",
+                                                                          "Squeeze", "Transpose", "Unsqueeze"};
+    if (!choice->trained || !was_folded(name)) return false;
+    *choice = (TrainedChoice){.trained = true,
+                              .why = "was computed by an optimiser from parameters that the file no "
+                                     "longer has"};
+    if (was_folded_from(name, constant, 1))
+        *choice = (TrainedChoice){.why = "was a constant before the model was optimised"};
+    else if (was_folded_from(name, moves, sizeof moves / sizeof *moves))
+        choice->unsure = true;
+    return choice->trained && !choice->unsure;
+}
+
 static void tell_heads(const Importer *importer, const NameFacts *facts)
 {
     Buffer names = {0};
@@ -145,42 +172,47 @@ static const char *computed_of(Importer *importer, const ImportedParameter *para
 }
 
 /* Training would move copies apart, and what was computed of parameters to where these cannot bring it. */
-static void refuse_folded(const Importer *importer, const ImportedParameter *parameter, bool copies, const char *of)
+static void refuse_folded(const Importer *importer, const ImportedParameter *parameter, bool copies, bool optimised,
+                          const char *of)
 {
     char place[512];
     snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
     Arena *arena = &importer->model->arena;
-    const char *how = copies ? "with a dynamic batch, and token_type_ids as an input"
-                             : "with optimize=False (TorchScript: do_constant_folding=False)";
-    const char *why = copies ? "holds copies of one parameter for all rows or positions, as exports with fixed shapes "
-                               "do: trained apart, they would become different"
-                      : of   ? arena_format(arena,
-                                            "the exporter computed it of parameters that the file no longer has, "
-                                              "as '%.400s', and it cannot be trained in their place",
-                                            of)
-                             : "has the form of activations: the exporter computed it of parameters that the file no "
-                               "longer has, and it cannot be trained in their place";
-    diagnostics_error(
-        importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
-        arena_format(arena, "export the model %s; or leave it as it is with --freeze '%s'", how, parameter->name), "%s",
-        why);
+    const char *how = "export the model with optimize=False (TorchScript: do_constant_folding=False)";
+    const char *why =
+        "has the form of activations: the exporter computed it of parameters that the file no longer has, "
+        "and it cannot be trained in their place";
+    if (copies) {
+        how = "export the model with a dynamic batch, and token_type_ids as an input";
+        why = "holds copies of one parameter for all rows or positions, as exports with fixed shapes do: trained "
+              "apart, they would become different";
+    } else if (of) {
+        why = arena_format(arena,
+                           "the exporter computed it of parameters that the file no longer has, as '%.400s', and it "
+                           "cannot be trained in their place",
+                           of);
+    } else if (optimised) {
+        how = "train the model as it was before it was optimised";
+        why = "an optimiser computed it of parameters that the file no longer has, and it cannot be trained in their "
+              "place";
+    }
+    diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, (Place){.file = importer->graph->file, .object = place},
+                      arena_format(arena, "%s; or leave it as it is with --freeze '%s'", how, parameter->name), "%s",
+                      why);
 }
 
 static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
-    if (choice.trained && was_folded(parameter->name))
-        choice = (TrainedChoice){.trained = true,
-                                 .unsure = true,
-                                 .why = "was computed by an optimiser from parameters that the file no longer has"};
+    bool optimised = judge_folded(parameter->name, &choice);
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
     bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
     bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
     const char *of = choice.trained || (number && choice.unsure) ? computed_of(importer, parameter) : NULL;
-    if ((choice.copies || computed || of) && !left && (!rule || rule->train))
-        refuse_folded(importer, parameter, choice.copies && !of, of);
+    if ((choice.copies || computed || of || optimised) && !left && (!rule || rule->train))
+        refuse_folded(importer, parameter, choice.copies && !of, optimised, of);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;

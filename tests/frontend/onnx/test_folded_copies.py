@@ -5,8 +5,8 @@ be copies, but is one number throughout, is refused unless it is frozen, and so 
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
 buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. A warning names
 the row of padding that PyTorch's default exporter tells of. Of what this exporter says it computed of parameters
-nothing is trained; what it computed of constants is no parameter. Names of weights tell a mixture of experts, which
-is refused by this name.
+nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is
+no parameter. Names of weights tell a mixture of experts, which is refused by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -173,6 +173,11 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     wanted = safetensors_files.read("out.safetensors")
     for name, value in (("param/p.weight", found["param/add_1"]), ("train/loss", found["train/loss"])):
         require(np.allclose(wanted[name], value, rtol=0, atol=1e-6), "gain", name, wanted[name], value)
+    for op, inputs in ("SimplifiedLayerNormalization", ["x"]), ("SkipSimplifiedLayerNormalization", ["x", "x"]):
+        norm = helper.make_node(op, [*inputs, "add_1"], ["sum"], domain="com.microsoft", epsilon=1e-6)
+        model("gain", 2, [norm], 1 + weight, "sum", tensor="add_1")
+        code, message, _ = trained("gain")
+        require(code == 0 and "as norms that multiply by 1 + weight" in message, op, message)
     copies = np.broadcast_to(drawn, (2, 1, TOKENS, TOKENS))
     accepted("relative-of-rows", both, 2,
              [shape("heads", 2, 1, TOKENS, TOKENS), shape("flat", 2, TOKENS, TOKENS), *ATTEND], copies, "context")
@@ -255,6 +260,18 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         code, message, parameters = trained("made")
         require(code == 0 and parameters == {"table", "matrix"} | ({name} if trains else set()), name, message,
                 parameters)
+
+    for node, code, trains in (("Transpose", 0, True), ("Constant", 0, False), ("Expand_1", 1, False),
+                               ("MatMul", 1, False)):
+        name = f"/m/layer.0/{node}_output_0"
+        model("optimised", 2, [helper.make_node("MatMul", ["x", name], ["sum"])], real(WIDTH, WIDTH, seed=6), "sum",
+              tensor=name)
+        found, message, parameters = trained("optimised")
+        require(found == code and ("an optimiser computed it of parameters" in message) == code, name, message)
+        require(parameters == (set() if code else {"table", "matrix"} | ({name} if trains else set())), name,
+                parameters)
+        _, message, parameters = trained("optimised", "--freeze", name)
+        require(parameters == {"table", "matrix"}, name, "frozen:", message, parameters)
 
     masked = np.zeros((1, 1, TOKENS, TOKENS))
     masked[0, 0, 1] = -np.inf  # as of a query whose keys are all padding
