@@ -20,7 +20,7 @@
 #include "frontend/text/table.h"
 #include "runtime/program/label_names.h"
 
-enum { MOST_BATCH = 32, USUAL_LENGTH = 128 /* the default of --max-length */ };
+enum { MOST_BATCH = 32, MOST_ENDS = 8, USUAL_LENGTH = 128 /* the default of --max-length */ };
 
 /* Outputs of heads. */
 static const char *const outputs[] = {"logits", "start_logits", "embedding"};
@@ -39,15 +39,16 @@ typedef struct Prediction {
     int64_t batch, width; /* 0: open */
     int64_t most_width;   /* the most tokens it has positions for, if known */
     bool has_mask;
-    bool twofold;    /* embeds two texts a row */
-    HeadKind head;   /* HEAD_FROM_FOLDER: the model does not say */
-    bool several;    /* labels per text, by its configuration */
-    int64_t ends[8]; /* tokens that end a text, by its configuration */
+    bool twofold;            /* embeds two texts a row */
+    HeadKind head;           /* HEAD_FROM_FOLDER: the model does not say */
+    bool several;            /* labels per text, by its configuration */
+    int64_t ends[MOST_ENDS]; /* tokens that end a text, by its configuration */
     size_t end_count;
-    Tokenizer *tokenizer;      /* NULL: the rows are a data set */
-    bool measures;             /* the rows have labels to compare with */
-    bool lines;                /* each line of standard input is a text */
-    const char *chat_template; /* how the run learned conversations; NULL: it learned none */
+    Tokenizer *tokenizer;                    /* NULL: the rows are a data set */
+    bool measures;                           /* the rows have labels to compare with */
+    bool lines;                              /* each line of standard input is a text */
+    const char *columns;                     /* a run's, with the texts; NULL: it is no run's model */
+    const char *chat_template, *end_of_text; /* how the run learned conversations, or the options; NULL: not given */
     TextRows rows;
     Predictor predictor;
     Predictions predictions;
@@ -116,10 +117,9 @@ static bool is_embedding(const Prediction *prediction)
 /* eos_token_id: a number, or several. */
 static void read_ends(Prediction *prediction, const json_t *found)
 {
-    enum { MOST = sizeof prediction->ends / sizeof *prediction->ends };
     for (size_t i = 0; i < (json_is_array(found) ? json_array_size(found) : 1); i++) {
         const json_t *end = json_is_array(found) ? json_array_get(found, i) : found;
-        if (json_is_integer(end) && prediction->end_count < MOST)
+        if (json_is_integer(end) && prediction->end_count < MOST_ENDS)
             prediction->ends[prediction->end_count++] = json_integer_value(end);
     }
 }
@@ -226,6 +226,8 @@ static bool check_options(const Options *options, Diagnostics *diagnostics)
         problem = "--top-p says what is drawn from: give --temperature, such as 1, too";
     else if (generates->temperature > 0 && !generates->prompt)
         problem = "--temperature and --top-p are for --prompt";
+    else if (options->chat_template && !generates->prompt)
+        problem = "--chat-template is for --prompt";
     else if (!options->data && !options->texts[0] && !generates->prompt)
         problem = "give a text (--text TEXT), a file (--data FILE), or a text to go on with "
                   "(--prompt TEXT)";
@@ -263,6 +265,18 @@ static bool tokenize_table(Prediction *prediction, int max_length, Diagnostics *
     return !parts || text_rows_read_texts(&prediction->rows, options->data, options->texts[0], listed, diagnostics);
 }
 
+/* A run's model was trained on one text a row, or on two. */
+static void compare_texts(const Prediction *prediction, Diagnostics *diagnostics)
+{
+    const char *columns = prediction->columns, *const *texts = prediction->options->texts;
+    if (!columns || !texts[0] || prediction->options->data || is_embedding(prediction)) return;
+    bool two = strchr(columns, *LIST_SEPARATOR);
+    if (two == (texts[1] != NULL)) return;
+    diagnostics_warning(diagnostics, (Place){.object = prediction->run},
+                        two ? "give the other one too: --text2 TEXT" : "leave --text2 out",
+                        "learned from %s a row, not %s", two ? "two texts" : "one text", two ? "one" : "two");
+}
+
 static bool open_tokenizer(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
@@ -283,6 +297,7 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
             prediction->rows.tensors[i] = (RowTensor){0};
         return ok && data_origin_match(&prediction->rows.data, options->data, &tokens, NULL, diagnostics);
     }
+    compare_texts(prediction, diagnostics);
     if (!open_tokenizer(prediction, diagnostics)) return false;
     if (prediction->head == HEAD_MASKED) tokenizer_take_masks(prediction->tokenizer);
     int most = options->dataset.max_length;
@@ -299,22 +314,35 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
 }
 
 /* What learned conversations answers the prompt only between the marks of a user's turn. */
-static void look_for_template(Prediction *prediction, Diagnostics *diagnostics)
+static bool ask_in_template(Prediction *prediction, GenerateOptions *wanted, Diagnostics *diagnostics)
 {
-    const char *prompt = prediction->options->generate.prompt, *name = prediction->chat_template;
-    const ChatTemplate *template = name ? chat_template_choose(name, prediction->tokenizer, NULL) : NULL;
+    const char *prompt = wanted->prompt, *given = prediction->options->chat_template;
+    const char *name = given ? given : prediction->chat_template;
+    if (!name) return true;
+    const ChatTemplate *template = chat_template_choose(name, prediction->tokenizer, diagnostics);
+    int32_t end = template ? chat_template_end(template, prediction->end_of_text, prediction->folder,
+                                               prediction->tokenizer, diagnostics)
+                           : -1;
+    if (end < 0) return false;
+    if (prediction->end_count < MOST_ENDS) prediction->ends[prediction->end_count++] = end;
+    wanted->whole = chat_template_is_whole(template);
     const ChatMessage turns[] = {{.role = CHAT_USER, .text = prompt, .length = strlen(prompt)},
                                  {.role = CHAT_ASSISTANT, .text = ""}};
     ChatSpan answer[2];
     Buffer text = {0};
-    if (!template || !chat_template_write(template, turns, 2, "", &text, answer)) return buffer_free(&text);
-    const char *turn = arena_string_n(&prediction->arena, buffer_text(&text), answer[0].begin);
-    if (strncmp(turn, prompt, 3) != 0)
-        diagnostics_warning(
-            diagnostics, (Place){.object = prediction->run},
-            arena_format(&prediction->arena, "for an answer: --prompt %s", text_word(&prediction->arena, turn)),
-            "learned conversations as '%s' writes them, and --prompt goes on with the text as it stands", name);
+    chat_template_write(template, turns, 2, "", &text, answer);
+    size_t length = answer[0].begin;
+    while (length && text.bytes[length - 1] == ' ') length--; /* tokens of words have the blank before them */
+    const char *turn = arena_string_n(&prediction->arena, buffer_text(&text), length);
     buffer_free(&text);
+    if (strcmp(turn, prompt) == 0 || (!given && chat_template_is_written(template, prompt))) return true;
+    wanted->question = prompt, wanted->prompt = turn;
+    if (!given)
+        text_print(stderr,
+                   "The prompt is written as a question of '%s', which '%s' learned (--chat-template plain: as "
+                   "it stands).\n",
+                   name, prediction->run);
+    return true;
 }
 
 static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
@@ -329,7 +357,7 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
                            "takes %lld rows at a time, and --prompt is one", (long long)prediction->batch);
     const char *scratch = scratch_place(prediction, "steps", diagnostics);
     if (!scratch || !open_tokenizer(prediction, diagnostics)) return false;
-    look_for_template(prediction, diagnostics);
+    if (!ask_in_template(prediction, &wanted, diagnostics)) return false;
     Buffer text = {0}, shown = {0};
     bool to_file = options->output && strcmp(options->output, "-") != 0;
     bool ok = generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
@@ -546,7 +574,9 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
                              .run = given->model,
                              .measures = measures,
                              .most_width = INT64_MAX,
-                             .chat_template = settings.of[SETTING_CHAT_TEMPLATE].value};
+                             .chat_template = settings.of[SETTING_CHAT_TEMPLATE].value,
+                             .columns = settings.of[SETTING_TEXT].value,
+                             .end_of_text = settings.of[SETTING_END_OF_TEXT].value};
     Diagnostics found = {0};
     if (measures) options->texts[0] = NULL;
     if (measures && settings.of[SETTING_FORMAT].value) { /* not the embedding of single texts */

@@ -227,10 +227,11 @@ static const Option rows[] = {
     {"text2", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(texts[1]), .common = PREDICT,
      .help = "the second text of a pair (the text to answer from, or to compare embeddings with)"},
     {"prompt", 0, "TEXT", PREDICT, OPTION_TEXT, FIELD(generate.prompt), .common = PREDICT,
-     .help = "continue this text with a decoder (it keeps keys and values if skycc imported it)",
+     .help = "continue this text with a decoder; a run that learned conversations answers it",
      .detail =
          "Prints the text and how a decoder continues it, until its end-of-text token, *--tokens*, or its last "
-         "position. A decoder of *skycc import* takes one token at a time; of another model each token runs the "
+         "position; of a run that learned conversations, the answer alone (see *--chat-template*). A decoder of *skycc "
+         "import* takes one token at a time; of another model each token runs the "
          "whole text again. On standard output control characters are escaped; *-o FILE* gets the text as it is."},
     {"tokens", 0, "N", PREDICT, OPTION_INTEGER, 1, 1 << 20, FIELD(generate.tokens), .common = PREDICT, .initial = "64",
      .help = "how many tokens --prompt adds at most"},
@@ -295,10 +296,13 @@ static const Option rows[] = {
          "[{\"role\": \"user\", \"content\": ...}, ...], or the columns *--text* PROMPT,RESPONSE or "
          "PROMPT,INPUT,RESPONSE, for a model to learn the responses. *lm* reads documents, the column *--text* COL "
          "or whole files of plain text, and cuts them into windows of *--max-length* tokens."},
-    {"chat-template", 0, "NAME", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(chat_template),
+    {"chat-template", 0, "NAME", TOKENIZE | FINETUNE | PREDICT, OPTION_CHOICE, FIELD(chat_template),
      .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS),
      .help = "how conversations are written: chatml, llama3, gemma, mistral, alpaca or plain (default: the one whose "
-             "tokens the tokenizer has, else alpaca)"},
+             "tokens the tokenizer has, else alpaca; of a run: its own)",
+     .detail = "*skycc predict RUN --prompt QUESTION* writes the question as the run learned conversations, and prints "
+               "the answer. A prompt that has marks of the template stands as it is; with *--chat-template plain* any "
+               "prompt does."},
     {"train-on", 0, "WHAT", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(train_on), .initial = "responses",
      .choices = OPTION_WORDS("responses", "all"),
      .help = "of conversations: learn the responses alone, or questions too"},

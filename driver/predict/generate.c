@@ -7,78 +7,18 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "driver/predict/token_text.h"
 #include "frontend/huggingface/step_model.h"
-#include "frontend/text/unicode.h"
 
-/* ---- From tokens to text ---- */
-
-/* How pieces of the vocabulary write what is not in words. */
-typedef enum Spelling {
-    SPELLED_BYTES,  /* GPT-2's: every byte is a printable character */
-    SPELLED_SPACES, /* SentencePiece's: a blank is U+2581, and <0x0A> a byte */
-    SPELLED_WORDS   /* WordPiece's: ## goes on with a word */
-} Spelling;
-
-enum { BYTE_BLANK = 0x120, PIECE_BLANK = 0x2581 }; /* how the first two write a blank */
-
-static Spelling find_spelling(Tokenizer *tokenizer)
-{
-    static const char text[] = "a b";
-    TokenIds ids = {0};
-    Buffer pieces = {0};
-    Spelling spelling = SPELLED_WORDS;
-    if (!tokenizer_encode(tokenizer, text, strlen(text), &ids))
-        for (size_t i = 0; i < ids.count; i++) tokenizer_piece(tokenizer, ids.items[i], &pieces);
-    const char *at = buffer_text(&pieces);
-    for (size_t used, left = pieces.size; left; at += used, left -= used) {
-        int32_t c = unicode_read(at, left, &used);
-        if (c == BYTE_BLANK) spelling = SPELLED_BYTES;
-        if (c == PIECE_BLANK) spelling = SPELLED_SPACES;
-    }
-    buffer_free(&pieces);
-    free(ids.items);
-    return spelling;
-}
-
-/* The byte that a character of GPT-2's spelling stands for; -1: none. */
-static int byte_of(int32_t c)
-{
-    if (c >= 256 && c <= 256 + ' ') return c - 256;
-    if (c > 256 + ' ' && c < 256 + 67) return c - 256 - 33 + 0x7f;
-    return c == 256 + 67 ? 0xad : c < 256 ? c : -1;
-}
-
-static void append_piece(Buffer *text, Spelling spelling, const char *piece, size_t length)
-{
-    unsigned byte;
-    if (spelling == SPELLED_SPACES && length == 6 && sscanf(piece, "<0x%2X>", &byte) == 1) {
-        buffer_append(text, &(char){(char)byte}, 1);
-        return;
-    }
-    if (spelling == SPELLED_WORDS) {
-        bool on = strncmp(piece, "##", 2) == 0;
-        buffer_print(text, "%s%s", on ? "" : " ", piece + (on ? 2 : 0));
-        return;
-    }
-    for (size_t used; length; piece += used, length -= used) {
-        int32_t c = unicode_read(piece, length, &used);
-        int spelled = spelling == SPELLED_BYTES ? byte_of(c) : c == PIECE_BLANK ? ' ' : -1;
-        if (spelled >= 0)
-            buffer_append(text, &(char){(char)spelled}, 1);
-        else
-            buffer_append(text, piece, used);
-    }
-}
+/* ---- Choosing a token ---- */
 
 static void append_token(Buffer *text, const Tokenizer *tokenizer, Spelling spelling, int32_t id)
 {
     Buffer piece = {0};
     if (!tokenizer_is_special(tokenizer, id) && tokenizer_piece(tokenizer, id, &piece))
-        append_piece(text, spelling, buffer_text(&piece), piece.size);
+        token_text_append(text, spelling, buffer_text(&piece), piece.size);
     buffer_free(&piece);
 }
-
-/* ---- Choosing a token ---- */
 
 typedef struct Candidate {
     double score;
@@ -133,15 +73,17 @@ static int32_t choose(Predictor *predictor, const SkyTensor *logits, const Gener
 
 /* ---- The row ---- */
 
-/* One row with room for all tokens; inputs that the prompt has no values for stay absent. */
-static void make_row(TextRows *row, const TextRows *prompt, int64_t length, int64_t width)
+/* One row with room for all tokens, with `length` tokens of the prompt from `first` on; inputs that the prompt has no
+ * values for stay absent. */
+static void make_row(TextRows *row, const TextRows *prompt, int64_t first, int64_t length, int64_t width)
 {
     *row = (TextRows){.count = 1, .width = width, .longest = width};
     for (int i = 0; i < ROW_TENSORS; i++) {
         const RowTensor *given = &prompt->tensors[i];
         if (!given->data) continue;
         int32_t *values = arena_new_array(&row->arena, int32_t, (size_t)width);
-        for (int64_t c = 0; c < length; c++) values[c] = (int32_t)element_as_integer(given->dtype, given->data, c);
+        for (int64_t c = 0; c < length; c++)
+            values[c] = (int32_t)element_as_integer(given->dtype, given->data, first + c);
         row->tensors[i] = (RowTensor){given->name, DTYPE_I32, values};
     }
 }
@@ -227,8 +169,12 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
     TextRows prompt = {.count = 0};
     Generation generation = {.predictor = predictor};
     bool ok = text_rows_encode(&prompt, tokenizer, texts, false, 0, INT32_MAX, diagnostics);
-    int64_t length = prompt.longest;
-    while (ok && length > 0 && is_end(token_at(&prompt, length - 1), ends, end_count)) length--; /* of the frame */
+    const TokenFrame *frame = tokenizer_text_frame(tokenizer);
+    int64_t first = 0, length = prompt.longest;
+    while (options->whole && (size_t)first < frame->count && frame->pieces[first].text < 0) first++;
+    length -= first;
+    while (ok && length > 0 && is_end(token_at(&prompt, first + length - 1), ends, end_count))
+        length--; /* of the frame */
     int64_t end = length + options->tokens, most = width && width < options->positions ? width : options->positions;
     const bool cut = end > most;
     if (ok && !length)
@@ -239,10 +185,10 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
                          width ? "give a shorter prompt, or export the model with symbolic dimensions"
                                : "give a shorter prompt",
                          "takes %lld tokens, and the prompt has %lld", (long long)most, (long long)length);
-    if (ok) make_row(&generation.row, &prompt, length, width ? width : end);
+    if (ok) make_row(&generation.row, &prompt, first, length, width ? width : end);
     ok = ok && open_model(&generation, path, called, width, scratch, threads, diagnostics);
-    Spelling spelling = find_spelling(tokenizer);
-    buffer_print(text, "%s", options->prompt);
+    Spelling spelling = token_spelling(tokenizer);
+    if (!options->question) buffer_print(text, "%s", options->prompt);
     const double start = monotonic_seconds();
     const int64_t given = length;
     for (; ok && length < end; length++) {

@@ -6,10 +6,12 @@
 
 typedef struct GenerateOptions {
     const char *prompt;
-    int64_t tokens;     /* at most so many are added */
-    int64_t positions;  /* the most tokens that the model takes, if known; else INT64_MAX */
-    double temperature; /* logits are divided by it, and the token is drawn; 0: the most likely one */
-    double top_p;       /* drawn from the fewest tokens whose probabilities add up to this (Holtzman et al. 2020) */
+    const char *question; /* what the prompt was made of: the answer alone is printed; NULL: the prompt too */
+    bool whole;           /* the prompt has its first tokens itself, without those of the tokenizer's frame */
+    int64_t tokens;       /* at most so many are added */
+    int64_t positions;    /* the most tokens that the model takes, if known; else INT64_MAX */
+    double temperature;   /* logits are divided by it, and the token is drawn; 0: the most likely one */
+    double top_p;         /* drawn from the fewest tokens whose probabilities add up to this (Holtzman et al. 2020) */
     uint64_t seed;
     bool verbose; /* tell on stderr how fast it was */
 } GenerateOptions;

@@ -136,7 +136,8 @@ bool predictions_begin(Predictions *predictions, Diagnostics *diagnostics)
     HeadKind head = predictions->head;
     bool parts = head == HEAD_TOKENS || head == HEAD_QUESTION || head == HEAD_MASKED;
     if (head == HEAD_NEXT && !predictions->measures)
-        return usage_error(diagnostics, "skycc evaluate measures it", "this head predicts the next token of a text");
+        return usage_error(diagnostics, "--prompt TEXT continues a text; skycc evaluate measures how well",
+                           "this head predicts the next token of a text");
     if (!find_outputs(predictions, diagnostics) ||
         (parts && !predictions->measures && !check_texts(predictions, diagnostics)))
         return false;

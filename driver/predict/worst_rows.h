@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "driver/predict/text_rows.h"
+#include "driver/predict/token_text.h"
 
 enum { MOST_WORST_ROWS = 20 };
 
@@ -24,17 +25,14 @@ typedef struct WorstRows {
 bool worst_rows_take(const WorstRows *worst, double loss); /* whether a row of this loss is one of them so far */
 void worst_rows_add(WorstRows *worst, WorstRow row);
 
-/* How a vocabulary says that a word begins: by its first character, or, in WordPiece, by having no "##". */
-typedef enum Spelling { SPELLING_WORDS, SPELLING_SENTENCE, SPELLING_BYTES } Spelling;
-
 typedef struct RowTokens {
     const int32_t *ids; /* points into the rows */
     int64_t count;      /* without padding; 0: these are no ids */
     Spelling spelling;
-    const Tokenizer *tokenizer;
+    Tokenizer *tokenizer;
 } RowTokens;
 
-RowTokens row_tokens(const TextRows *rows, int64_t row, const Tokenizer *tokenizer);
+RowTokens row_tokens(const TextRows *rows, int64_t row, Tokenizer *tokenizer);
 /* Appends the text of `count` tokens, of the row or spelt like it, as they tell it, " / " between two texts: an uncased
  * tokenizer has lost capitals. */
 void tokens_text(Buffer *text, const RowTokens *row, const int32_t *ids, int64_t count);

@@ -188,6 +188,30 @@ size_t chat_template_write(const ChatTemplate *template, const ChatMessage *mess
     return learned;
 }
 
+/* A mark without the line breaks around it; empty: the template has none. */
+static const char *trimmed(const char *mark, size_t *length)
+{
+    mark += strspn(mark, " \n");
+    for (*length = strlen(mark); *length && strchr(" \n", mark[*length - 1]);) --*length;
+    return mark;
+}
+
+bool chat_template_is_written(const ChatTemplate *template, const char *prompt)
+{
+    /* A system message is in no template alone, and mistral marks the end of the question, not the answer. */
+    const char *const marks[] = {template->begin, template->before[CHAT_SYSTEM], template->before[CHAT_USER],
+                                 template->introduction[0], template->introduction[1]};
+    size_t length;
+    prompt += strspn(prompt, " \n");
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *mark = marks[i] ? trimmed(marks[i], &length) : NULL;
+        if (mark && length && strncmp(prompt, mark, length) == 0) return true;
+    }
+    const char *answer = trimmed(template->before[CHAT_ASSISTANT], &length);
+    if (!length) answer = trimmed(template->after[CHAT_USER], &length);
+    return length && memmem(prompt, strlen(prompt), answer, length);
+}
+
 /* "eos_token" of tokenizer_config.json, a text or an object with its "content", as *id; -1: it names none. */
 static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id, Diagnostics *diagnostics)
 {
@@ -219,4 +243,11 @@ int32_t chat_end_of_text(const char *name, const char *folder, Tokenizer *tokeni
                          : "the tokenizer does not say which token ends a text",
                     name);
     return id;
+}
+
+int32_t chat_template_end(const ChatTemplate *template, const char *name, const char *folder, Tokenizer *tokenizer,
+                          Diagnostics *diagnostics)
+{
+    return template->whole ? token_of(tokenizer, template->after[CHAT_ASSISTANT])
+                           : chat_end_of_text(name, folder, tokenizer, diagnostics);
 }

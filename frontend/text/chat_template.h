@@ -49,8 +49,14 @@ const char *chat_template_misfit(const ChatTemplate *template, const ChatMessage
 size_t chat_template_write(const ChatTemplate *template, const ChatMessage *messages, size_t count, const char *end,
                            Buffer *text, ChatSpan *spans);
 
+/* Whether the prompt is written in the template already: it begins with a mark of it, or has that of an answer. */
+bool chat_template_is_written(const ChatTemplate *template, const char *prompt);
+
 /* The token that ends a text: `name`, or what `folder`'s tokenizer_config.json says (NULL: none), or else the usual
  * one that the tokenizer has. -1 after reporting that there is none. */
 int32_t chat_end_of_text(const char *name, const char *folder, Tokenizer *tokenizer, Diagnostics *diagnostics);
+/* The token that ends an answer: the template's own, or the one that ends a text, as above. */
+int32_t chat_template_end(const ChatTemplate *template, const char *name, const char *folder, Tokenizer *tokenizer,
+                          Diagnostics *diagnostics);
 
 #endif

@@ -17,7 +17,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "common"))
-from checks import failed, require, run  # noqa: E402
+from checks import failed, printed, require, run  # noqa: E402
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser  # noqa: E402
 import safetensors_files  # noqa: E402
@@ -91,10 +91,15 @@ def check_chats():
     found = run(skycc, "evaluate", "chats", "chats.jsonl").stdout
     require("perplexity" in found, found)
     turn = "<|im_start|>user\nWell?<|im_end|>\n<|im_start|>assistant\n"
-    said = run(skycc, "predict", "chats", "--prompt", "Well?", "--tokens", "1").stderr
-    require(f"--prompt {turn!r}".replace(" '", " $'") in said, said)
-    said = run(skycc, "predict", "chats", "--prompt", turn, "--tokens", "1").stderr
-    require("learned conversations" not in said, said)
+    asked = run(skycc, "predict", "chats", "--prompt", "Well?", "--tokens", "3")
+    written = run(skycc, "predict", "chats", "--prompt", turn, "--tokens", "3")
+    require("'chatml'" in asked.stderr and not written.stderr, asked.stderr, written.stderr)
+    require(turn + asked.stdout == written.stdout, asked.stdout, written.stdout)
+    for prompt in ("<|im", "<|im_start|>use"):  # no marks of the template
+        require("'chatml'" in run(skycc, "predict", "chats", "--prompt", prompt, "--tokens", "1").stderr, prompt)
+    plain = run(skycc, "predict", "chats", "--prompt", "Well?", "--tokens", "3", "--chat-template", "plain")
+    require(plain.stdout.startswith("Well?") and not plain.stderr, plain.stdout, plain.stderr)
+    require("is for --prompt" in printed(skycc, "predict", "chats", "--text", "a", "--chat-template", "plain", code=2))
     worst = metrics["worst"]
     require(all("Say " in row["text"] and "label" not in row for row in worst), worst)
     with open("chats/report.html") as file:
