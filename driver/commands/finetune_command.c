@@ -318,6 +318,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         if (command->makes && access(command->makes, F_OK) == 0) continue;
         bool trains = is_training(command), reads = command->words[1] == finetuning->settings.of[SETTING_MODEL].value;
         if (reads && !source_model_check(&finetuning->settings, true, diagnostics)) return false;
+        if (command->title) text_print(stdout, "\n%s, by the best checkpoint:\n", command->title);
         ok = trains ? train(finetuning, command, diagnostics) : run_single(command, false, diagnostics);
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;

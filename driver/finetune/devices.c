@@ -45,7 +45,7 @@ bool finetune_decide_devices(Settings *settings, const char *path, const TextLis
                          "skycc finetune ... --dry-run prints the single commands; docs/sites.md has the rest",
                          "%s names sites, whose keys and data are their own", path);
     if (ok) {
-        settings_set(settings, SETTING_CLUSTER, path ? settings_path(settings, path) : "this machine",
+        settings_set(settings, SETTING_CLUSTER, path ? settings_path(settings, path) : SETTING_THIS_MACHINE,
                      path ? NULL : "name other devices with -d CLUSTER.yaml");
         settings_set(settings, SETTING_HOSTS, other_hosts(settings, &cluster), "skycc deploy copies what they need");
         settings_set(settings, SETTING_WITHOUT, settings_list(settings, without->items, without->count), NULL);

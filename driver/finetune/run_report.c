@@ -96,22 +96,41 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* NAN: there are none. */
+static double median(double *values, size_t count)
+{
+    if (!count) return NAN;
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
 /* The median of the seconds between two rows of the log; NAN: there are too few. */
 static double measured_step(const RunReport *report)
 {
-    double *times = memory_allocate((report->logged ? report->log.count : 1) * sizeof *times), median = NAN;
+    double *times = memory_allocate((report->logged ? report->log.count : 1) * sizeof *times);
     size_t count = 0;
     for (size_t i = 1; report->logged && i < report->log.count; i++) {
         double steps = report->log.steps[i] - report->log.steps[i - 1];
         double time = plot_value(&report->log, i, SECONDS) - plot_value(&report->log, i - 1, SECONDS);
         if (time > 0) times[count++] = time / steps; /* a resumed run counts from 0 again */
     }
-    if (count) {
-        qsort(times, count, sizeof *times, by_value);
-        median = times[count / 2];
-    }
+    double step = median(times, count);
     free(times);
-    return median;
+    return step;
+}
+
+/* The median of the steps' tokens per second: single steps wait for other programs, or for none. */
+static double measured_throughput(const RunReport *report)
+{
+    double *speeds = memory_allocate(report->log.count * sizeof *speeds);
+    size_t count = 0;
+    for (size_t i = 0; i < report->log.count; i++) {
+        double speed = plot_value(&report->log, i, TOKENS_PER_SECOND);
+        if (!isnan(speed)) speeds[count++] = speed;
+    }
+    double throughput = median(speeds, count);
+    free(speeds);
+    return throughput;
 }
 
 /* ---- The page ---- */
@@ -158,19 +177,24 @@ static void print_head(const RunReport *report)
                  "td.h{background:color-mix(in srgb,var(--forward) var(--p),transparent)}"
                  "abbr{text-decoration:underline dotted;cursor:help}abbr:focus::after{content:\" (\" attr(title) \")\";"
                  "font-size:.87rem;color:var(--soft)}.wide+.wide{margin-top:1.2rem}.long{white-space:normal;"
-                 "overflow-wrap:anywhere;min-width:16rem}@media screen and (max-width:40rem){.long{min-width:7rem}"
+                 "overflow-wrap:anywhere;min-width:16rem}.term,thead th{white-space:normal;overflow-wrap:break-word;"
+                 "max-width:14rem}@media screen and (max-width:40rem){.long{min-width:7rem}"
+                 ".term,thead th{max-width:7rem}"
                  "th,td{padding-right:.5rem}}</style>\n</head>\n<body>\n<main>\n<h1>");
     print_text(report, model);
     const char *reason = task->reason ? task->reason : task->value, *why = strstr(reason, ": ");
     buffer_print(report->page, ": ");
     drawing_bytes(report->page, reason, why ? (size_t)(why - reason) : strlen(reason));
-    buffer_print(report->page, "</h1>\n<p class=proof role=status><strong>%s", states[report->state]);
+    const bool failed = report->state == RUN_DIVERGED || report->state == RUN_BROKE_OFF;
+    buffer_print(report->page, "</h1>\n<p class=\"proof%s\" role=status><strong>%s", failed ? " open" : "",
+                 states[report->state]);
     if (report->state == RUN_BROKE_OFF) print_text(report, text_word(&report->settings->arena, report->run));
     buffer_print(report->page, "</strong>");
     double step = report->logged ? report->log.steps[report->log.count - 1] : 0;
-    if (report->logged)
-        buffer_print(report->page, report->steps ? ", step %.15g of %lld" : ", step %.15g", step,
-                     (long long)report->steps);
+    if (report->logged) {
+        buffer_print(report->page, failed ? ". The last step was %.15g" : ", step %.15g", step);
+        if (report->steps) buffer_print(report->page, " of %lld", (long long)report->steps);
+    }
     if (report->state == RUN_ENDED && step < (double)report->steps)
         buffer_print(report->page, ": evaluations did not get better any more");
     buffer_print(report->page, ".");
@@ -221,26 +245,43 @@ static void print_seconds(const RunReport *report, const char *name, double seco
     drawing_fact(report->page, name, "%s", seconds_format(seconds, text));
 }
 
+/* The one that decides first. */
+static void print_metrics(const RunReport *report, json_t *metrics, const char *loss)
+{
+    const char *metric = report->settings->of[SETTING_METRIC].value, *name;
+    json_t *value;
+    for (int first = 1; first >= 0; first--) json_object_foreach(metrics, name, value)
+        {
+            bool counts = strcmp(name, "rows") == 0 || strcmp(name, "windows") == 0;
+            if (!counts && (strcmp(name, metric) == 0) == first)
+                print_measured(report, strcmp(name, "loss") == 0 ? loss : name, value);
+        }
+}
+
+static void print_test(const RunReport *report)
+{
+    json_t *metrics = report->metrics ? read_json(report, report->part, "test.json") : NULL;
+    if (!metrics) return;
+    buffer_print(report->page, "<h2>Test set</h2>\n<p>Measured on %.0f rows of ", number_of(metrics, "rows"));
+    print_text(report, settings_joined(report->settings, SETTING_TEST, ','));
+    buffer_print(report->page, ", which did not choose the checkpoint.</p>\n<dl>\n");
+    print_metrics(report, metrics, "test loss");
+    buffer_print(report->page, "</dl>\n");
+    json_decref(metrics);
+}
+
 static void print_summary(const RunReport *report)
 {
-    const char *metric = report->settings->of[SETTING_METRIC].value;
     double step = measured_step(report), planned, seconds = last_value(report, SECONDS);
     planned = json_number_value(json_object_get(report->plan, "simulated_step_s"));
     buffer_print(report->page, "<dl>\n");
-    print_measured(report, metric, json_object_get(report->metrics, metric));
-    json_t *metrics = (json_t *)report->metrics, *value;
-    const char *name;
-    json_object_foreach(metrics, name, value)
-    {
-        bool counts = strcmp(name, "rows") == 0 || strcmp(name, "questions") == 0;
-        if (!counts && strcmp(name, metric) != 0 && strcmp(name, "loss") != 0) print_measured(report, name, value);
-    }
+    print_metrics(report, report->metrics, "evaluation loss");
     if (report->logged) {
         drawing_fact(report->page, explained(report, "training loss"), "%.4g", last_value(report, LOSS));
-        if (!isnan(last_value(report, EVAL_LOSS)))
+        if (!report->metrics && !isnan(last_value(report, EVAL_LOSS)))
             drawing_fact(report->page, explained(report, "evaluation loss"), "%.4g", last_value(report, EVAL_LOSS));
         drawing_fact(report->page, explained(report, "learning rate"), "%.3g", last_value(report, LEARNING_RATE));
-        drawing_fact(report->page, "throughput", "%.0f tokens/s", last_value(report, TOKENS_PER_SECOND));
+        drawing_fact(report->page, "throughput", "%.0f tokens/s", measured_throughput(report));
         drawing_fact(report->page, "trained for", "%.0f:%02.0f", floor(seconds / 60), floor(fmod(seconds, 60)));
     }
     if (!isnan(step)) print_seconds(report, explained(report, "step time"), step);
@@ -305,12 +346,44 @@ static void print_classes(const RunReport *report)
     json_array_foreach(classes, i, class)
     {
         buffer_print(report->page, "<tr>");
-        print_cell(report, "th", json_string_value(json_object_get(class, "label")));
+        print_cell(report, "th class=term", json_string_value(json_object_get(class, "label")));
         for (int k = 0; k < 3; k++)
             buffer_print(report->page, "<td class=n>%.1f%%</td>",
                          100 * json_number_value(json_object_get(class, keys[k])));
         buffer_print(report->page, "<td class=n>%lld</td></tr>\n",
                      (long long)json_integer_value(json_object_get(class, "rows")));
+    }
+    drawing_close_table(report->page);
+}
+
+/* Of more classes than a table has room for. */
+static void print_confused(const RunReport *report, const json_t *rows, const json_t *classes)
+{
+    static const char *const heads[] = {"label", "predicted", "#rows"};
+    enum { MOST = 20 };
+    struct {
+        json_int_t rows;
+        size_t label, predicted;
+    } most[MOST + 1];
+    const json_t *row, *cell;
+    size_t count = 0, i, k;
+    json_array_foreach(rows, i, row) json_array_foreach(row, k, cell)
+    {
+        size_t at = count;
+        if (i == k || !json_integer_value(cell)) continue;
+        for (; at > 0 && most[at - 1].rows < json_integer_value(cell); at--) most[at] = most[at - 1];
+        most[at].rows = json_integer_value(cell), most[at].label = i, most[at].predicted = k;
+        if (count < MOST) count++;
+    }
+    if (!count) return;
+    drawing_open_table(report->page, "Labels that are confused most", 0, heads, 3);
+    for (i = 0; i < count; i++) {
+        buffer_print(report->page, "<tr>");
+        print_cell(report, "th class=term",
+                   json_string_value(json_object_get(json_array_get(classes, most[i].label), "label")));
+        print_cell(report, "td class=term",
+                   json_string_value(json_object_get(json_array_get(classes, most[i].predicted), "label")));
+        buffer_print(report->page, "<td class=n>%lld</td></tr>\n", (long long)most[i].rows);
     }
     drawing_close_table(report->page);
 }
@@ -322,7 +395,11 @@ static void print_confusion(const RunReport *report)
     const json_t *classes = json_object_get(report->metrics, "classes");
     size_t count = json_array_size(rows), i, k;
     const char *heads[MOST + 1] = {"label"};
-    if (!count || count > MOST || json_array_size(classes) != count) return;
+    if (!count || json_array_size(classes) != count) return;
+    if (count > MOST) {
+        print_confused(report, rows, classes);
+        return;
+    }
     for (i = 0; i < count; i++) {
         const char *name = json_string_value(json_object_get(json_array_get(classes, i), "label"));
         heads[i + 1] = arena_format(&report->settings->arena, "#%s", name ? name : "");
@@ -334,13 +411,22 @@ static void print_confusion(const RunReport *report)
         int64_t sum = 0;
         json_array_foreach(row, k, cell) sum += json_integer_value(cell);
         buffer_print(report->page, "<tr>");
-        print_cell(report, "th", heads[i + 1] + 1);
+        print_cell(report, "th class=term", heads[i + 1] + 1);
         json_array_foreach(row, k, cell) buffer_print(report->page, "<td class=\"n h\" style=\"--p:%lld%%\">%lld</td>",
                                                       (long long)(sum ? 60 * json_integer_value(cell) / sum : 0),
                                                       (long long)json_integer_value(cell));
         buffer_print(report->page, "</tr>\n");
     }
     drawing_close_table(report->page);
+}
+
+static void print_lines(const RunReport *report, const char *text)
+{
+    for (size_t length; *text; text += length + (text[length] == '\n')) {
+        length = strcspn(text, "\n");
+        drawing_bytes(report->page, text, length);
+        if (text[length]) buffer_print(report->page, "<br>");
+    }
 }
 
 static void print_worst(const RunReport *report)
@@ -350,8 +436,8 @@ static void print_worst(const RunReport *report)
     const char *heads[] = {"text", "label", "predicted", "#loss", "#row"}, *rows_heads[] = {"text", "#loss", "#row"};
     size_t i;
     if (!json_array_size(worst)) return;
-    buffer_print(report->page, "<h2>Worst errors</h2>\n<p class=soft>Texts as the tokenizer sees them. finetune "
-                               "--no-texts leaves them out.</p>\n");
+    buffer_print(report->page, "<h2>Worst errors</h2>\n<p class=soft>Texts as the tokenizer sees them. "
+                               "<code>skycc finetune --no-texts</code> leaves them out.</p>\n");
     drawing_open_table(report->page, "Rows of the evaluation set with the largest losses", 0,
                        labelled ? heads : rows_heads, labelled ? 5 : 3);
     json_array_foreach(worst, i, item)
@@ -361,14 +447,14 @@ static void print_worst(const RunReport *report)
         buffer_print(report->page, "<tr><td class=long>%s", question ? "<strong>" : "");
         if (question) print_text(report, question);
         buffer_print(report->page, "%s", question ? "</strong><br>" : "");
-        print_text(report, json_string_value(json_object_get(item, "text")));
+        print_lines(report, json_string_value(json_object_get(item, "text")));
         buffer_print(report->page, "</td>");
         for (int k = 0; k < 2 && labelled; k++) {
             const json_t *value = json_object_get(item, keys[k]), *score = json_object_get(item, "score");
             if (json_is_number(value))
                 buffer_print(report->page, "<td>%.4g</td>", json_number_value(value));
             else
-                print_cell(report, score ? "td" : "td class=long",
+                print_cell(report, score ? "td class=term" : "td class=long",
                            k && score ? arena_format(&report->settings->arena, "%s (%.0f%%)", json_string_value(value),
                                                      100 * json_number_value(score))
                            : json_string_length(value) ? json_string_value(value)
@@ -419,13 +505,18 @@ static void print_devices(const RunReport *report)
     if (!json_array_size(ranks)) return;
     buffer_print(report->page,
                  "<h2>Devices</h2>\n<p>Each step's rows are cut into %.0f <abbr tabindex=0 title=\"The rows that go "
-                 "through the model together. A step adds up the gradients of all of them.\">micro-batches</abbr>. The "
-                 "model is cut into <abbr tabindex=0 title=\"Consecutive layers that one device computes.\">stages"
-                 "</abbr>, and devices wait %.0f%% of a step for each other (the <abbr tabindex=0 title=\"Devices "
-                 "wait while the first micro-batches come and the last ones go.\">bubble</abbr>). The <a "
-                 "href=\"programs/report.html\">plan report</a> has the details and what other devices would "
-                 "bring.</p>\n",
-                 number_of(report->plan, "microbatches"), 100 * number_of(report->plan, "bubble"));
+                 "through the model together. A step adds up the gradients of all of them.\">micro-batches</abbr>. ",
+                 number_of(report->plan, "microbatches"));
+    buffer_print(
+        report->page,
+        json_array_size(ranks) == 1
+            ? "One device computes all layers. "
+            : "The model is cut into <abbr tabindex=0 title=\"Consecutive layers that one device computes.\">stages"
+              "</abbr>, and devices wait %.0f%% of a step for each other (the <abbr tabindex=0 title=\"Devices "
+              "wait while the first micro-batches come and the last ones go.\">bubble</abbr>). ",
+        100 * number_of(report->plan, "bubble"));
+    buffer_print(report->page, "The <a href=\"programs/report.html\">plan report</a> has the details and what other "
+                               "devices would bring.</p>\n");
     drawing_open_table(report->page, "Planned: one row per device", 0, heads, 5);
     json_array_foreach(ranks, i, rank) print_device(report, rank);
     drawing_close_table(report->page);
@@ -434,16 +525,15 @@ static void print_devices(const RunReport *report)
 static void print_advice(const RunReport *report)
 {
     double planned = number_of(report->plan, "simulated_step_s"), step = measured_step(report);
-    size_t devices = json_array_size(json_object_get(report->plan, "ranks"));
     if (!report->plan) return;
     buffer_print(report->page, "<h2>What would make it faster</h2>\n<ul>\n");
     if (step > 1.1 * planned)
         buffer_print(
             report->page,
-            "<li>Steps take %.1f times as long as planned. Other programs on these devices, or a plan without a "
-            "profile: measure them with <code>skycc probe</code>.</li>\n",
+            "<li>Steps take %.1f times as long as planned: other programs use the devices, or they are slower than the "
+            "plan assumes. <code>skycc probe</code> measures them, for <code>skycc compile --profile</code>.</li>\n",
             step / planned);
-    if (devices == 1)
+    if (strcmp(report->settings->of[SETTING_CLUSTER].value, SETTING_THIS_MACHINE) == 0)
         buffer_print(report->page,
                      "<li>More devices: name them in a cluster file, <code>-d cluster.yaml</code>.</li>\n");
     if (number_of(report->plan, "bubble") > 0.1)
@@ -483,6 +573,7 @@ bool run_report_write(Settings *settings, const char *run, const char *part, Run
     report.steps = count_steps(&report);
     print_head(&report);
     print_summary(&report);
+    print_test(&report);
     print_seeds(&report);
     print_curves(&report);
     print_classes(&report);

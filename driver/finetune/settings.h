@@ -61,6 +61,8 @@
     X(NO_TEXTS, "no-texts")
 
 #define SETTING_ENUMERATOR(NAME, word) SETTING_##NAME,
+#define SETTING_THIS_MACHINE "this machine" /* of SETTING_CLUSTER: no cluster file is given */
+
 typedef enum SettingKey { SETTING_WORDS(SETTING_ENUMERATOR, SETTING_ENUMERATOR) SETTING_COUNT } SettingKey;
 
 #define KEPT_NAMES "own labels" /* of SETTING_AS_IS: the head keeps its names of labels; else it gets the table's */

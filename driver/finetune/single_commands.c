@@ -208,9 +208,10 @@ static void collect(const Listing *listing)
     add("deploy", part_file(listing, "programs"), "--collect", part_file(listing, "checkpoints"), "-q");
 }
 
-static void evaluate(const Listing *listing, const char *data, const char *output)
+static void evaluate(const Listing *listing, const char *title, const char *data, const char *output)
 {
     SingleCommand *command = begin(listing->commands, NULL);
+    command->title = title;
     add("evaluate", part_file(listing, MODEL), part_file(listing, "checkpoints"), data, "-o",
         part_file(listing, output));
     if (!value(listing, SETTING_NO_TEXTS)) add("--tokenizer", value(listing, SETTING_TOKENIZER));
@@ -255,8 +256,8 @@ void single_commands_list(SingleCommands *commands, Settings *settings, const ch
     if (value(&listing, SETTING_HOSTS)) collect(&listing);
     export(&listing);
     if (is_task(&listing, "pairs")) embed(&listing);
-    evaluate(&listing, evaluation_data(&listing), "metrics.json");
-    if (value(&listing, SETTING_TEST)) evaluate(&listing, file(&listing, TEST), "test.json");
+    evaluate(&listing, "Evaluation set", evaluation_data(&listing), "metrics.json");
+    if (value(&listing, SETTING_TEST)) evaluate(&listing, "Test set", file(&listing, TEST), "test.json");
 }
 
 void single_command_tokenize(SingleCommand *command, Settings *settings, const char *run, const char *table,

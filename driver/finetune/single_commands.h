@@ -13,6 +13,7 @@ typedef struct SingleCommand {
         *words[SINGLE_COMMAND_WORDS]; /* "import", ... of skycc; or a program with its path. NULL after the last */
     int count;
     const char *makes; /* a file that is there once it is done; NULL: it is run in any case */
+    const char *title; /* of what it prints; NULL: it has none */
 } SingleCommand;
 
 typedef struct SingleCommands {

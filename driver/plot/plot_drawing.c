@@ -29,7 +29,7 @@ static long double nice_tick(long double range, int count)
 static Axis make_axis(long double low, long double high, double from, double to, int ticks, double least_tick)
 {
     if (high - low < 1e-9L * fmaxl(fabsl(high), least_tick)) {
-        long double margin = fmaxl(least_tick, 0.05L * fabsl(high));
+        long double margin = fmaxl(least_tick, 0.05L * (high ? fabsl(high) : 1));
         low -= margin;
         high += margin;
     }

@@ -244,6 +244,13 @@ static bool count_row(Scores *scores, int64_t row, Diagnostics *diagnostics)
 
 /* ---- What came out ---- */
 
+/* Also where a vocabulary is as small as that of proteins. */
+static bool are_words(const Scores *scores)
+{
+    HeadKind head = scores->predictions->head;
+    return scores->classes > MOST_LISTED || head == HEAD_NEXT || head == HEAD_MASKED;
+}
+
 static void report(Scores *scores, const char *name, double value, bool percent)
 {
     if (!isfinite(value)) return;
@@ -278,7 +285,6 @@ static void report_each(Scores *scores, const ClassCounts *each, const char *con
 static void report_classes(Scores *scores, const ClassCounts *each)
 {
     JsonWriter *json = &scores->json;
-    if (scores->classes > MOST_LISTED) return;
     report_each(scores, each, NULL, "label");
     if (!scores->confusion || scores->predictions->several) return;
     json_open(json, "confusion", '[');
@@ -351,16 +357,16 @@ static void report_all(Scores *scores)
         report(scores, "accuracy", label_sets_accuracy(&scores->sets), true);
         report(scores, "f1", label_sets_f1(&scores->sets, F1_BY_CLASSES), false);
         report(scores, "f1-macro", label_sets_f1(&scores->sets, F1_MACRO), false);
-        report_classes(scores, &scores->sets.each);
+        if (scores->classes <= MOST_LISTED) report_classes(scores, &scores->sets.each);
     } else {
         report(scores, "accuracy", class_counts_accuracy(&scores->each), true);
-        if (scores->classes > MOST_LISTED || predictions->head == HEAD_NEXT)
+        if (are_words(scores)) {
             report(scores, "perplexity", exp(loss), false);
-        if (scores->classes <= MOST_LISTED && predictions->head != HEAD_NEXT) {
+        } else {
             report(scores, "f1", class_counts_f1(&scores->each, F1_BY_CLASSES), false);
             report(scores, "matthews", class_counts_matthews(&scores->each), false);
+            report_classes(scores, &scores->each);
         }
-        report_classes(scores, &scores->each);
     }
     if (scores->texts.count) note_answers(scores);
     report_worst(scores);

@@ -49,7 +49,8 @@ const char html_style[] =
     ".bar,.key span,svg{forced-color-adjust:none}\n"
     /* Narrow: bars above their numbers, and cells that wrap, so that what matters needs no scrolling sideways. */
     "@media screen and (max-width:40rem){body{padding:1.2rem 1rem 2rem}th,td{padding-right:.7rem;vertical-align:top}"
-    "th,.ends{white-space:normal}table{min-width:0}.bar{display:flex;width:100%;min-width:4rem;margin:.35rem 0 .2rem}"
+    "th,.ends{white-space:normal}caption{max-width:calc(100vw - 2rem)}"
+    "table{min-width:0}.bar{display:flex;width:100%;min-width:4rem;margin:.35rem 0 .2rem}"
     ".limit{display:block}}\n"
     "@media print{:root{color-scheme:light;" LIGHT ";--ink:#000;--soft:#444;--line:#bbb;--panel:#f3f3f3}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}"

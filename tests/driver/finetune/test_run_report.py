@@ -120,9 +120,11 @@ def check_events():
 
 
 def check_afterwards():
-    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "4", "--tensorboard", "events")
+    run(skycc, "finetune", "model", "reviews.csv", "--lr", "2e-2", "--epochs", "4", "--tensorboard", "events",
+        "--test", "reviews.csv")
     text = page()
     for part in ("<title>model: classes</title>", "<strong>Finished</strong>", "Losses and metrics", ">best</text>",
+                 "<h2>Test set</h2>", ">test loss<", "[UNK]",
                  "Confusion", "Worst errors", "&lt;b&gt;good&lt;/b&gt;", "busy, of a step", "planned step time",
                  "programs/report.html", "What would make it faster", "warmup", "rows for evaluation",
                  "<abbr tabindex=0 title=\"the share of predictions that are right\">accuracy</abbr>"):
