@@ -1,6 +1,7 @@
 /* Reads cluster files: targets, devices and where raw tensors are kept. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "cluster/device_spec.h"
@@ -335,7 +336,12 @@ static bool read_cluster(ClusterReader *reader)
 
 static bool read_file(ClusterReader *reader, const char *path, Diagnostics *diagnostics)
 {
-    if (!yaml_read(&reader->yaml, path, diagnostics)) return false;
+    if (!yaml_read(&reader->yaml, path, diagnostics)) {
+        Diagnostic *last = diagnostics->last;
+        if (last && !last->hint && access(path, F_OK) != 0)
+            last->hint = "a cluster file names the devices: devices: [{name: here, threads: 2, memory: 4GiB}]";
+        return false;
+    }
     bool ok = read_cluster(reader);
     yaml_close(&reader->yaml);
     free(reader->names);

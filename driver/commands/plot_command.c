@@ -1,6 +1,8 @@
 /* skycc plot: draws the log of a run or of a federation, or several runs in one picture. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "driver/commands/commands.h"
@@ -8,6 +10,12 @@
 
 bool plot_command(const Options *options, Diagnostics *diagnostics)
 {
+    static const char *const others[] = {".png", ".pdf", ".jpg", ".jpeg", ".html"};
+    const char *suffix = options->output ? strrchr(options->output, '.') : NULL;
+    for (size_t i = 0; suffix && i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(suffix, others[i]) == 0)
+            return usage_error(diagnostics, "name it .svg: browsers show it, and rsvg-convert makes other forms of it",
+                               "skycc plot writes SVG, not %s", suffix);
     size_t count = options->inputs.count;
     PlotLog *logs = memory_allocate(count * sizeof *logs);
     Buffer svg = {0};

@@ -123,6 +123,12 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
     DatasetSummary summary;
     bool ok = tokenizer && settle_chat(options, &dataset, tokenizer, &arena, diagnostics) &&
               dataset_tokenize(tokenizer, &dataset, options->tables.items[0], options->output, &summary, diagnostics);
+    if (ok && 4 * summary.unknown > summary.tokens)
+        diagnostics_warning(diagnostics, PLACE_FILE(options->tables.items[0]),
+                            "take a model whose tokenizer knows this language and writing",
+                            "the tokenizer knows neither %zu of %zu words and characters, nor parts of them: all of "
+                            "them become the same token",
+                            summary.unknown, summary.tokens);
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     tokenizer_free(tokenizer);
     arena_free(&arena);

@@ -35,6 +35,9 @@ static bool check_texts(TableSurvey *survey, const TaskColumns *columns, const c
         if (!column->filled)
             return input_error(diagnostics, table, "name the column with the texts: --text COL",
                                "has no text in any of %zu rows in column '%s'", survey->rows, column->name);
+        if (column->objects)
+            return input_error(diagnostics, table, "make their members columns of the table",
+                               "has objects, not texts, in column '%s'", column->name);
         if (column->filled < survey->rows)
             diagnostics_warning(diagnostics, PLACE_FILE(table), "leave these rows out of the table",
                                 "has no text in %zu of %zu rows in column '%s'", survey->rows - column->filled,
@@ -64,6 +67,71 @@ static void warn_of_rare_classes(const SurveyColumn *label, const char *table, D
                         label->filled, least->key, least->value);
 }
 
+/* What programs write for a value that is missing would be the name of a class. */
+static void warn_of_missing(const SurveyColumn *label, const char *table, Diagnostics *diagnostics)
+{
+    static const char *const missing[] = {"NaN", "nan", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) {
+        const uint32_t *rows = string_map_find(&label->values, missing[i]);
+        if (rows)
+            diagnostics_warning(diagnostics, PLACE_FILE(table),
+                                "if no label is known for these rows, leave them out of the table",
+                                "has label '%s' in %u of %zu rows: the model learns it as a class like the others",
+                                missing[i], *rows, label->filled);
+    }
+}
+
+/* Without blanks around it, in small letters. */
+static const char *folded(Arena *arena, const char *value)
+{
+    value += strspn(value, " \t");
+    char *copy = arena_string(arena, value);
+    for (size_t end = strlen(copy); end && strchr(" \t", copy[end - 1]);) copy[--end] = '\0';
+    for (char *c = copy; *c; c++) *c = (char)(*c >= 'A' && *c <= 'Z' ? *c - 'A' + 'a' : *c);
+    return copy;
+}
+
+/* One label that is written in two ways becomes two classes. */
+static void warn_of_spellings(const SurveyColumn *label, const char *table, Diagnostics *diagnostics)
+{
+    Arena arena = {0};
+    StringMap first = {0};
+    const char *one = NULL, *other = NULL;
+    uint32_t count = 0;
+    for (size_t i = 0; i < label->values.capacity; i++) {
+        const char *value = label->values.entries[i].key;
+        if (!value) continue;
+        const char *key = folded(&arena, value);
+        const uint32_t *same = string_map_find(&first, key);
+        if (!same) {
+            string_map_add(&first, key, (uint32_t)i);
+            continue;
+        }
+        const char *a = label->values.entries[*same].key, *b = value;
+        if (strcmp(a, b) > 0) a = value, b = label->values.entries[*same].key;
+        if (!count++ || strcmp(a, one) < 0) one = a, other = b;
+    }
+    if (count)
+        diagnostics_warning(diagnostics, PLACE_FILE(table), "write each label in one way",
+                            "has labels '%.60s' and '%.60s', which differ only in capitals or blanks: the model learns "
+                            "them as two (%u such label%s)",
+                            one, other, count, count > 1 ? "s" : "");
+    string_map_free(&first);
+    arena_free(&arena);
+}
+
+/* Said here, as --dry-run does not come to where skycc tokenize refuses them. */
+static void warn_of_gaps(const TableSurvey *survey, const SurveyColumn *label, Diagnostics *diagnostics)
+{
+    if (label->filled < survey->rows)
+        diagnostics_warning(diagnostics, label->empty_place, "leave these rows out of the table",
+                            "has no label in column '%s'; %zu of %zu rows have none", label->name,
+                            survey->rows - label->filled, survey->rows);
+}
+
+/* Such as 3,5 or 35%. */
+static bool is_written_number(const char *text) { return text && !text[strspn(text, "0123456789.,%+- ")]; }
+
 /* Of a column with a single one. */
 static const char *first_value(const SurveyColumn *column)
 {
@@ -82,6 +150,8 @@ static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const 
     if (names && first->distinct < 2)
         return input_error(diagnostics, table, hint ? hint : "rows of another label are needed to learn from",
                            "has only one label in column '%s': '%.40s'", first->name, first_value(first));
+    bool each = names || (columns->task == TASK_REGRESSION && columns->label_count == 1);
+    if (each) warn_of_gaps(survey, first, diagnostics);
     if (columns->task == TASK_REGRESSION && columns->label_count == 1 && first->numbers &&
         first->least >= first->greatest)
         return input_error(diagnostics, table, hint, "has the same number, %g, in every row of column '%s'",
@@ -89,14 +159,20 @@ static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const 
     if (columns->task == TASK_REGRESSION && columns->label_count == 1 && first->odd)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, first->odd_place, "correct it, or leave the row out",
                                  "'%.40s' in column '%s' is not a number", first->odd, first->name);
+    if (names) warn_of_missing(first, table, diagnostics);
+    if (names) warn_of_spellings(first, table, diagnostics);
     if (columns->task == TASK_CLASSES) warn_of_rare_classes(first, table, diagnostics);
     if (columns->task == TASK_CLASSES && first->distinct * 2 > first->filled)
         diagnostics_warning(diagnostics, PLACE_FILE(table),
-                            first->numbers == first->filled ? "--task regression predicts numbers" : hint,
+                            first->numbers == first->filled ? "--task regression predicts numbers"
+                            : is_written_number(first->odd)
+                                ? "write numbers as 3.5, without a comma or a sign of percent"
+                                : hint,
                             "has %zu different labels in %zu rows of column '%s': too few rows to learn most of them",
                             first->distinct, first->filled, first->name);
     for (size_t i = 0; columns->task == TASK_MULTI_LABEL && columns->label_count > 1 && i < columns->label_count; i++) {
         const SurveyColumn *column = table_survey_column(survey, columns->labels[i]);
+        warn_of_gaps(survey, column, diagnostics);
         if (column->binary < column->filled)
             return input_error(diagnostics, table,
                                "several labels are columns of 0 and 1 each; for one label name one column",

@@ -42,6 +42,7 @@ static bool check_separator(const TableReader *reader, Diagnostics *diagnostics)
         char separator;
         const char *called, *hint;
     } others[] = {{';', "semicolons", "save it as CSV with commas between the columns"},
+                  {'|', "bars", "save it as CSV with commas between the columns"},
                   {'\t', "tabs", "give the file a name that ends in .tsv"},
                   {',', "commas", "give the file a name that ends in .csv"}};
     const TableField *header = &reader->fields[0];
@@ -154,8 +155,12 @@ static void take_text(TableSurvey *survey, SurveyColumn *column, const char *tex
 
 static void take_field(TableSurvey *survey, SurveyColumn *column, const TableReader *reader, TableField field, bool cut)
 {
-    if (!field.text || !field.length) return;
+    if (!field.text || !field.length) {
+        if (!column->empty_place.file) column->empty_place = (Place){.file = reader->path, .line = reader->line};
+        return;
+    }
     column->filled++;
+    column->objects += field.nested && field.text[0] == '{';
     for (size_t i = 0; i < field.length; i++)
         column->words += !isspace((unsigned char)field.text[i]) && (!i || isspace((unsigned char)field.text[i - 1]));
     if (take_list(survey, column, field, cut)) return;

@@ -22,6 +22,8 @@ typedef struct SurveyColumn {
     double least, greatest; /* of the numbers */
     ListForm form;          /* of the lists */
     StringMap values;       /* and how often each is there, if these are not more than most_values */
+    size_t objects;         /* JSON objects */
+    Place empty_place;      /* of the first row in which it is empty; no file: there is none */
     const char *odd;        /* the first value that is no number, and its place; NULL: there is none */
     Place odd_place;
 } SurveyColumn;

@@ -97,8 +97,8 @@ bool table_decode(TableReader *reader, const char *encoding)
     bool ok = convert(converter, &from, &rest, &reader->decoded);
     iconv_close(converter);
     if (!ok)
-        return input_error(reader->diagnostics, reader->path, NULL, "is not %s: byte %zu is 0x%02x", encoding,
-                           reader->size - rest + 1, (unsigned char)*from);
+        return input_error(reader->diagnostics, reader->path, "leave --encoding out, or try another one",
+                           "is not %s: byte %zu is 0x%02x", encoding, reader->size - rest + 1, (unsigned char)*from);
     reader->bytes = buffer_text(&reader->decoded);
     reader->size = reader->decoded.size;
     return begin_text(reader);
@@ -241,7 +241,9 @@ static bool split_object(TableReader *reader, const char *text, size_t length)
     json_decref(reader->object);
     json_t *object = reader->object =
         json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-    if (!object) return error_at(reader, reader->line, error.column > 0 ? (size_t)error.column : 0, NULL, error.text);
+    if (!object)
+        return error_at(reader, reader->line, error.column > 0 ? (size_t)error.column : 0,
+                        "every line is one whole object: jq -c . writes it so", error.text);
     bool ok = json_is_object(object) || table_error(reader,
                                                     "every line of a JSON lines file is an object: {\"NAME\": "
                                                     "VALUE, ...}",
@@ -272,6 +274,7 @@ static bool next_line(TableReader *reader)
     for (const char *text; (text = take_line(reader, &length));) {
         reader->field_count = 0;
         reader->unquoted.size = 0;
+        while (reader->format == TABLE_JSONL && length && strchr(" \t", text[length - 1])) length--;
         if (length &&
             (reader->format == TABLE_TSV ? split_at_tabs(reader, text, length) : split_object(reader, text, length)))
             return true;
@@ -401,7 +404,10 @@ bool table_next(TableReader *reader)
            : reader->format == TABLE_CONLL ? next_sentence(reader)
                                            : next_line(reader)) {
         if (!reader->width || reader->field_count == reader->width) return true;
-        table_error(reader, reader->format == TABLE_CSV ? "put fields with commas in them in quotes" : NULL,
+        table_error(reader,
+                    reader->format == TABLE_CSV   ? "put fields with commas in them in quotes"
+                    : reader->format == TABLE_TSV ? "a tab ends a field of a .tsv file, also between quotes"
+                                                  : NULL,
                     "has %zu columns where the first line has %zu", reader->field_count, reader->width);
     }
     return false;

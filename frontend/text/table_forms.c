@@ -42,6 +42,8 @@ static bool unpack(const char *path, const char *bytes, size_t size, Buffer *unp
 
 bool table_unwrap(const char *path, const char *bytes, size_t size, Buffer *unpacked, Diagnostics *diagnostics)
 {
+    static const char web_page[] = "is a web page, not a table",
+                      web_hint[] = "fetch the file itself: sites that show a file have a link to its raw form";
     static const struct {
         const char *bytes;
         size_t count;
@@ -58,6 +60,9 @@ bool table_unwrap(const char *path, const char *bytes, size_t size, Buffer *unpa
         {"\xfd"
          "7zXZ",
          5, "is compressed with xz", "unpack it with unxz; skycc reads .gz as it is"},
+        {"<!DOCTYPE html", 14, web_page, web_hint},
+        {"<!doctype html", 14, web_page, web_hint},
+        {"<html", 5, web_page, web_hint},
         {"\x28\xb5\x2f\xfd", 4, "is compressed with zstd", "unpack it with unzstd; skycc reads .gz as it is"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (size >= others[i].count && memcmp(bytes, others[i].bytes, others[i].count) == 0)
@@ -74,7 +79,8 @@ static int append_json(const char *text, size_t size, void *buffer)
 /* Whether the JSON is one object over several lines, or begins with its list of rows. */
 static bool is_whole(const char *text, const char *end)
 {
-    const char *next = text + 1;
+    const char *next = text + 1, *line = memchr(text, '\n', (size_t)(end - text));
+    if (line && line[-1] == '}' && line + 1 < end && line[1] == '{') return false; /* lines with a member "data" */
     while (next < end && isspace((unsigned char)*next)) next++;
     return memchr(text, '\n', (size_t)(next - text)) || (end - next > 6 && memcmp(next, "\"data\"", 6) == 0);
 }
@@ -94,7 +100,8 @@ bool table_split_array(const char *path, const char *text, size_t size, Buffer *
     bool ok = json_is_array(rows);
     if (!root)
         diagnostics_error(diagnostics, EXIT_BAD_INPUT,
-                          (Place){.file = path, .line = error.line, .column = error.column}, NULL, "%s", error.text);
+                          (Place){.file = path, .line = error.line, .column = error.column},
+                          "write an object per line, as jq -c . does, or one array of objects", "%s", error.text);
     else if (!ok)
         input_error(diagnostics, path, "write an object per line, or [{\"text\": ...}, ...]",
                     "is one JSON object without a list \"data\"");

@@ -247,6 +247,11 @@ def write_mistakes():
     """What the mistakes below need."""
     for name, text in (("small.yaml", "devices: [{name: here, memory: 20KiB}]\n"), ("empty.csv", ""),
                        ("far.yaml", "devices: [{name: far, host: far.invalid, memory: 1GiB}]\n"),
+                       ("nested.jsonl", '{"data": {"review": "great"}}\n' * 4), ("page.csv", "<!DOCTYPE html>\n"),
+                       ("broken.jsonl", '{"review": "great", "kind": "good"}\n \n{"review": "gr'),
+                       ("gap.csv", "review,kind\n" + "great,good\nawful,\nokay,bad\n" * 9),
+                       ("gaps.csv", "review,one,two\n" + "great,1,0\nawful,,1\nokay,0,1\n" * 9),
+                       ("spelt.csv", "review,kind\n" + "great,good\nlovely,Good\nawful,bad \nokay,bad\nokay,NaN\n" * 9),
                        ("header.csv", "review,kind\n"), ("semicolons.csv", "review;kind\ngreat;good\n"),
                        ("other.txt", "".join(f"o{i}\n" for i in range(5)) + "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")):
         with open(name, "w") as file:
@@ -292,6 +297,18 @@ MISTAKES = {
     "an empty file": (1, "is empty", ["finetune", "model", "empty.csv", "-o", "none"]),
     "a header alone": (1, "has no rows", ["finetune", "model", "header.csv", "-o", "none"]),
     "semicolons": (1, "between semicolons", ["finetune", "model", "semicolons.csv", "-o", "none"]),
+    "objects for texts": (1, "has objects, not texts, in column 'data'",
+                          ["finetune", "model", "nested.jsonl", "-o", "none"]),
+    "half a line": (1, "broken.jsonl:3:", ["finetune", "model", "broken.jsonl", "-o", "none"]),
+    "a web page": (1, "is a web page", ["finetune", "model", "page.csv", "-o", "none"]),
+    "two texts for one": (0, "learned from one text a row, not two",
+                          ["predict", "run", "--text", "great", "--text2", "awful"]),
+    "curves as PNG": (2, "skycc plot writes SVG, not .png", ["plot", "run/log.csv", "-o", "curves.png"]),
+    "a row without label": (1, "gap.csv:3: warning: has no label in column 'kind'; 9 of 27 rows",
+                            ["finetune", "model", "gap.csv", "-o", "none"]),
+    "one of several labels missing": (1, "gaps.csv:3: warning: has no label in column 'one'",
+                                      ["finetune", "model", "gaps.csv", "-o", "none"]),
+    "a cluster file that is not there": (1, "a cluster file names the devices", [*TABLE, "-d", "none.yaml"]),
     "one row": (1, "only one label", ["finetune", "model", "one.csv", "-o", "none"]),
     "another tokenizer": (1, "another tokenizer", [*TABLE, "--tokenizer", "other.txt"]),
     "a name of the hub": (1, "downloads nothing", ["finetune", "bert-base-uncased", "reviews.csv", "-o", "none"]),
@@ -329,6 +346,9 @@ def check_mistakes():
         require(result.returncode == code and reason in result.stderr, mistake, result.returncode, result.stderr)
         require("hint:" in result.stderr or mistake in NO_HINT, mistake, "has no hint", result.stderr)
         require(sorted(os.listdir(".")) == before, mistake, "leaves something")
+    said = run(skycc, "finetune", "model", "spelt.csv", "-o", "none", "--dry-run").stderr
+    require("'Good' and 'good', which differ only" in said and "(2 such labels)" in said, said)
+    require("has label 'NaN' in 9 of 45 rows" in said, said)
     script = finetune("model", "reviews.csv", "-o", "none", "-d", "far.yaml", "--dry-run")
     require("skycc deploy none/programs --data none/data/train.safetensors" in script, script)
     require("far.invalid" in script, script)
