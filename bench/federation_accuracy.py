@@ -170,7 +170,7 @@ def run_pipeline(options, folder, model, seed, rows):
 def training_share(folder, seed, seconds):
     """For every site, the share of the federation's seconds that its steps took.
 
-    Logs count from the process's first step.
+    Logs count from a start of the stage programs, without the time between rounds.
     """
     shares = []
     for site in SITES:

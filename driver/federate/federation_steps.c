@@ -47,6 +47,7 @@ MeetingRules federation_meeting_rules(const Federation *federation, int64_t elem
     rules.costs.word_bytes[0] = (double)codec_row_bytes(federation->codec, CODEC_TILE) / CODEC_TILE;
     rules.costs.word_bytes[1] = (double)codec_row_bytes(federation->model_codec, CODEC_TILE) / CODEC_TILE;
     rules.met = federation->control_variates ? 2 : 1;
+    rules.restarts = federation->control_variates || federation->proximal > 0;
     return rules;
 }
 

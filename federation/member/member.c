@@ -179,6 +179,7 @@ void member_free(Member *member)
     feedback_free(&member->feedback);
     buffer_free(&member->spoilt);
     buffer_free(&member->stage_line);
+    free(member->stage_options);
     buffer_free(&member->reason);
     buffer_free(&member->news);
     control_variates_free(&member->control);
@@ -374,6 +375,7 @@ static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
                "the coordinator has gone back to the model after round %" PRId64
                ": this site takes it and drops its optimiser's state",
                round);
+    member_train_stop(member); /* they have that state */
     free(member->early);
     member->early = NULL;
     member->end_round = -1;
@@ -419,7 +421,8 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
                                      diagnostics);
     if (start->control && !control_variates_follow(&member->control, start, &member->federation, diagnostics))
         return false;
-    return site_checkpoint_replace(options->checkpoint, step, start, part, &member->tied, diagnostics) &&
+    return site_checkpoint_replace(options->checkpoint, step, member->stages != 0, start, part, &member->tied,
+                                   diagnostics) &&
            global_model_write(start, member->start_path, diagnostics);
 }
 
@@ -563,7 +566,7 @@ static int make_round(Member *member, Diagnostics *diagnostics)
     return *member->ended ? 128 + *member->ended : diagnostics->exit_code;
 }
 
-int member_run(Member *member, Diagnostics *diagnostics)
+static int make_rounds(Member *member, Diagnostics *diagnostics)
 {
     member->rounds = member->federation.rounds;
     member->branch = member->start.branch;
@@ -579,4 +582,11 @@ int member_run(Member *member, Diagnostics *diagnostics)
     }
     if (ok) return say_farewell(member);
     return *member->ended ? 128 + *member->ended : diagnostics->exit_code;
+}
+
+int member_run(Member *member, Diagnostics *diagnostics)
+{
+    int code = make_rounds(member, diagnostics);
+    member_train_stop(member);
+    return code;
 }

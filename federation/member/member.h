@@ -1,11 +1,12 @@
 /* A site of a federation while it trains: local steps by the site's stage programs, meetings with the others, and the
  * checkpoint between the two.
  *
- * Stage programs end before every meeting and are started again after it, or with overlap during it, from their
- * checkpoint; what that costs is the time to start, read and write. The checkpoint directory also holds
- * global.safetensors, the model that this site took last: the start of its round; with overlap end.safetensors, where
- * its steps ended (late_result.h). Killed at any point, a site that is started again goes on: with its round if that is
- * not over, else with the model of the federation. */
+ * Stage programs write a checkpoint at the end of a round and wait. After the meeting they take the values that the
+ * member has written into it, and go on up to the step that `next-round` names (--go-on). Where that does not do, they
+ * end and are started again after the meeting, or with overlap during it. They end, too, when the member does. The
+ * checkpoint directory also holds global.safetensors, the model that this site took last: the start of its round; with
+ * overlap end.safetensors, where its steps ended (late_result.h). Killed at any point, a site that is started again
+ * goes on: with its round if that is not over, else with the model of the federation. */
 #ifndef FEDERATION_MEMBER_MEMBER_H
 #define FEDERATION_MEMBER_MEMBER_H
 
@@ -56,6 +57,8 @@ typedef struct Member {
     int64_t early_round;         /* the round of that model */
     uint64_t place;              /* where it runs (site_starts.h) */
     int steps_lock;              /* which stage programs inherit */
+    pid_t stages;                /* stage programs that live through meetings; 0: there are none */
+    char *stage_options;         /* what they were started with */
     int stage_errors;            /* from where what they write on standard error is passed on; -1: from nowhere */
     Buffer stage_line, reason;   /* the line that is under way; the first error, with its hint */
     bool reason_is_old;          /* the start that told it has ended */
@@ -80,6 +83,11 @@ int member_run(Member *member, Diagnostics *diagnostics);
 const char *member_name(const Member *member);
 /* The options of local steps that change what is learned, in one spelling, after a byte in `text`. */
 void member_list_options(const Member *member, Buffer *text);
+/* Which content a file has, by what the file system says of it, as a line; "" without the file. */
+typedef struct FileCard {
+    char line[100];
+} FileCard;
+FileCard member_file_card(const char *path);
 const char *member_end_path(Member *member);
 bool member_has_end(const Member *member);
 bool member_is_coded(const Member *member);
@@ -132,8 +140,10 @@ pid_t member_train_begin(Member *member, int64_t until);
 #define MEMBER_NO_DEADLINE (-1.0)
 #define MEMBER_AT_ONCE 0.0
 int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
+/* Tells stage programs that wait for the next round to end, and waits for that. */
+void member_train_stop(Member *member);
 /* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that
- * of the newest checkpoint. */
+ * of the newest checkpoint. Stage programs may go on to live, and wait for the next round. */
 int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics *diagnostics);
 /* Whether they have been made already. */
 bool member_steps_are_made(Member *member, int64_t step, int64_t until);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -33,7 +32,8 @@ static bool read_end(Member *member, int64_t step, float *values, Diagnostics *d
     const char *checkpoint = member->options->checkpoint;
     GlobalModel end;
     if (!member_has_end(member))
-        return site_checkpoint_read(checkpoint, step, federation, &member->start, values, diagnostics);
+        return site_checkpoint_read(checkpoint, step, member->stages != 0, federation, &member->start, values,
+                                    diagnostics);
     bool ok = own_model_open(&end, &federation->compiled, member_end_path(member), diagnostics);
     if (ok) memcpy(values, end.values, end.elements * sizeof *values);
     global_model_free(&end);
@@ -209,17 +209,15 @@ bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics)
 static void forget_other_rows(Member *member, const char *evaluations)
 {
     const char *note = arena_format(&member->arena, "%s/evaluation-data", member->options->checkpoint);
-    struct stat now;
-    if (!member->options->eval_data || stat(member->options->eval_data, &now) != 0) return;
+    if (!member->options->eval_data) return;
     Diagnostics unsaid = {0};
-    char text[100], before[sizeof text] = "";
-    int size = snprintf(text, sizeof text, "%lld %lld %lld.%09ld\n", (long long)now.st_ino, (long long)now.st_size,
-                        (long long)now.st_mtim.tv_sec, now.st_mtim.tv_nsec);
+    FileCard now = member_file_card(member->options->eval_data), before = {""};
+    if (!*now.line) return;
     FILE *file = fopen(note, "re");
-    bool known = file && fgets(before, sizeof before, file);
+    bool known = file && fgets(before.line, sizeof before.line, file);
     if (file) fclose(file);
-    if (known && strcmp(before, text) != 0) unlink(evaluations);
-    if (strcmp(before, text) != 0) file_write_all(note, text, (size_t)size, &unsaid);
+    if (known && strcmp(before.line, now.line) != 0) unlink(evaluations);
+    if (strcmp(before.line, now.line) != 0) file_write_all(note, now.line, strlen(now.line), &unsaid);
     diagnostics_free(&unsaid);
 }
 

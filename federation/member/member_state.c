@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -13,6 +14,16 @@ enum { LONGEST_PAUSE_MS = 1000 };
 const char *member_end_path(Member *member)
 {
     return arena_format(&member->arena, "%s/end.safetensors", member->options->checkpoint);
+}
+
+FileCard member_file_card(const char *path)
+{
+    FileCard card = {""};
+    struct stat now;
+    if (stat(path, &now) == 0)
+        snprintf(card.line, sizeof card.line, "%lld %lld %lld.%09ld\n", (long long)now.st_ino, (long long)now.st_size,
+                 (long long)now.st_mtim.tv_sec, now.st_mtim.tv_nsec);
+    return card;
 }
 
 const char *member_first_path(Member *member)

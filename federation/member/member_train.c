@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,10 @@
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 22 };
+enum { FURTHER_ARGUMENTS = 24 };
+
+/* Between looks whether stage programs have ended or are done: seconds, and the share of the time so far. */
+static const double look_pause[] = {5e-3, 0.1}, look_pause_share = 0.01;
 
 /* As `--name VALUE` or `--name=VALUE`. */
 static bool is_passed(const MemberOptions *options, const char *name)
@@ -23,6 +27,18 @@ static bool is_passed(const MemberOptions *options, const char *name)
     for (size_t i = 0; options->passed[i]; i++)
         if (strncmp(options->passed[i], name, length) == 0 && strchr("=", options->passed[i][length])) return true;
     return false;
+}
+
+/* Whether stage programs wait for the next round and take its values. They do not read the files of proximal terms and
+ * control variates again; with overlap they run during meetings. */
+static bool stages_live(const Member *member)
+{
+    return !member->federation.overlap && !(member->federation.proximal > 0) && !member->start.control;
+}
+
+static const char *round_path(Member *member)
+{
+    return arena_format(&member->arena, "%s/next-round", member->options->checkpoint);
 }
 
 static char **train_arguments(Arena *arena, Member *member, int64_t until)
@@ -72,6 +88,10 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
         arguments[count++] = "--log";
         arguments[count++] = arena_string(arena, member->log_path);
     }
+    if (stages_live(member)) {
+        arguments[count++] = "--go-on";
+        arguments[count++] = arena_string(arena, round_path(member));
+    }
     return arguments;
 }
 
@@ -120,13 +140,16 @@ static void pass_on_errors(Member *member)
     }
 }
 
-/* Waits for the child and forwards, once, the signal to end. After `deadline` seconds (negative: never), or when the
- * site may not stay, it tells the child to save and end, which is no error. */
-static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
+/* Waits until the child ends, or lives with the checkpoint of `until` (UNTIL_ITS_END: for its end alone). Forwards,
+ * once, the signal to end. After `deadline` seconds (negative: never), or when the site may not stay, it tells the
+ * child to save and end, which is no error. */
+enum { UNTIL_ITS_END = -1 };
+static int wait_for(Member *member, pid_t child, int64_t until, double deadline, Diagnostics *diagnostics)
 {
+    char *complete = until == UNTIL_ITS_END ? NULL : checkpoint_manifest_path(member->options->checkpoint, until);
     int status, passed_on = 0;
     double since = monotonic_seconds(), signed_at = since;
-    bool is_over = false, may_stay = true;
+    bool is_over = false, may_stay = true, lives = false;
     while (waitpid(child, &status, WNOHANG) == 0) {
         double now = monotonic_seconds();
         pass_on_errors(member);
@@ -136,8 +159,13 @@ static int wait_for(Member *member, pid_t child, double deadline, Diagnostics *d
             signed_at = monotonic_seconds();
         }
         if ((deadline >= 0 && now - since > deadline) || !may_stay) is_over = is_over || kill(child, SIGTERM) == 0;
-        usleep(20000);
+        lives = complete && access(complete, F_OK) == 0;
+        if (lives) break;
+        usleep((useconds_t)(1e6 * fmin(fmax(look_pause_share * (now - since), look_pause[0]), look_pause[1])));
     }
+    free(complete);
+    if (lives) return EXIT_OK;
+    member->stages = 0;
     /* A launcher that must end while it starts may fail. Then no steps are made, and the next try reports more. */
     bool ended_by_term = WIFEXITED(status)
                              ? WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == EXIT_RUN_FAILED
@@ -153,8 +181,10 @@ pid_t member_train_begin(Member *member, int64_t until)
     char **arguments = train_arguments(&arena, member, until);
     int errors[2] = {-1, -1};
     if (pipe2(errors, O_CLOEXEC) == 0) fcntl(errors[0], F_SETFL, O_NONBLOCK);
-    pid_t child = child_fork();
+    pid_t member_process = getpid(), child = child_fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* who waits for a next round must not wait for one that nobody names */
+        if (getppid() != member_process) _exit(128 + SIGTERM);
         if (errors[1] >= 0) dup2(errors[1], STDERR_FILENO);
         if (member->steps_lock >= 0) fcntl(member->steps_lock, F_SETFD, 0);
         if (member->federation.compiled.recipe) setenv(SKY_RECIPE_VARIABLE, member->federation.compiled.recipe, 1);
@@ -169,10 +199,11 @@ pid_t member_train_begin(Member *member, int64_t until)
     return child;
 }
 
-int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
+static int wait_and_report(Member *member, pid_t child, int64_t until, double deadline, Diagnostics *diagnostics)
 {
-    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, deadline, diagnostics);
+    int code = child < 0 ? EXIT_RUN_FAILED : wait_for(member, child, until, deadline, diagnostics);
     pass_on_errors(member);
+    if (member->stages) return code;
     if (member->stage_errors >= 0) close(member->stage_errors);
     member->stage_errors = -1;
     if (code == EXIT_OK) buffer_free(&member->reason);
@@ -184,9 +215,66 @@ int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *
     return code;
 }
 
+int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics)
+{
+    return wait_and_report(member, child, UNTIL_ITS_END, deadline, diagnostics);
+}
+
+/* Tells stage programs that wait of a round (both -1: of none any more; both 0: of none yet). In place, because nobody
+ * reads it after a crash; they wait for the end of the line. */
+static bool name_round(Member *member, int64_t from, int64_t until, Diagnostics *diagnostics)
+{
+    const char *path = round_path(member);
+    FILE *file = fopen(path, "we");
+    bool ok = file && fprintf(file, "%" PRId64 " %" PRId64 "\n", from, until) > 0;
+    ok = file && fclose(file) == 0 && ok;
+    return ok || file_error(diagnostics, path, "cannot write");
+}
+
+void member_train_stop(Member *member)
+{
+    Diagnostics unsaid = {0};
+    if (member->stages && !name_round(member, -1, -1, &unsaid)) kill(member->stages, SIGTERM);
+    if (member->stages) member_train_end(member, member->stages, MEMBER_NO_DEADLINE, &unsaid);
+    diagnostics_free(&unsaid);
+}
+
+/* All arguments but the step after which they stop, and which rows they have read, as text. */
+static char *stage_options(Member *member)
+{
+    const char *const rows[] = {member->options->data, member->options->eval_data};
+    Arena arena = {0};
+    Buffer text = {0};
+    char **arguments = train_arguments(&arena, member, 0);
+    for (size_t i = 0; arguments[i]; i++) buffer_print(&text, "%s\n", arguments[i]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i]) buffer_print(&text, "%s", member_file_card(rows[i]).line);
+    arena_free(&arena);
+    return text.bytes;
+}
+
+/* Has stage programs that wait make the round's steps, if they were started with the same options and rows; else starts
+ * others, as after an end of those that waited. */
 static int train(Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
 {
-    return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
+    if (!stages_live(member)) return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
+    const char *checkpoint = member->options->checkpoint;
+    char *options = stage_options(member);
+    if (member->stages && strcmp(options, member->stage_options) != 0) member_train_stop(member);
+    free(member->stage_options);
+    member->stage_options = options;
+    for (bool goes_on = member->stages != 0;; goes_on = false) {
+        if (!name_round(member, goes_on ? member->start.step : 0, goes_on ? until : 0, diagnostics))
+            return diagnostics->exit_code;
+        pid_t child = goes_on ? member->stages : member_train_begin(member, until);
+        member->stages = child < 0 ? 0 : child;
+        int code = wait_and_report(member, child, until, deadline, diagnostics);
+        bool lacks_steps =
+            code == EXIT_OK ? deadline < 0 && checkpoint_newest(checkpoint, INT64_MAX) < until : code != EXIT_DIVERGED;
+        if (goes_on && lacks_steps && !*member->ended && !diagnostics->errors) continue;
+        if (code == EXIT_OK && member->stages && !name_round(member, 0, 0, diagnostics)) return diagnostics->exit_code;
+        return code;
+    }
 }
 
 /* ---- The steps of a round ---- */

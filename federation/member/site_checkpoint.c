@@ -62,15 +62,15 @@ static const char *file_path(Checkpoint *checkpoint, const char *name)
  * lists. A site that is killed meanwhile takes the model again. */
 static const char *mark_path(Checkpoint *checkpoint) { return file_path(checkpoint, ".replacing"); }
 
-static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, bool may_be_marked,
-                            Diagnostics *diagnostics)
+static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, bool is_sound,
+                            bool may_be_marked, Diagnostics *diagnostics)
 {
     *checkpoint = (Checkpoint){.directory = directory};
     if (!checkpoint_read_manifest(&checkpoint->manifest, directory, step, diagnostics)) return false;
     char *path = checkpoint_path(directory, step);
     checkpoint->path = arena_string(&checkpoint->arena, path);
     free(path);
-    bool checks = !may_be_marked || access(mark_path(checkpoint), F_OK) != 0;
+    bool checks = !is_sound && (!may_be_marked || access(mark_path(checkpoint), F_OK) != 0);
     checkpoint->files = arena_new_array(&checkpoint->arena, SafeTensors, (size_t)checkpoint->manifest.file_count);
     for (int f = 0; f < checkpoint->manifest.file_count; f++) {
         const CheckpointFile *entry = &checkpoint->manifest.files[f];
@@ -114,11 +114,11 @@ static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor
                                        "element %zu is not finite: nothing of it is sent", i);
 }
 
-bool site_checkpoint_read(const char *directory, int64_t step, const Federation *federation, const GlobalModel *like,
-                          float *values, Diagnostics *diagnostics)
+bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, const Federation *federation,
+                          const GlobalModel *like, float *values, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, false, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, false, diagnostics);
     if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
                                "is a checkpoint of another model than the federation's");
@@ -255,11 +255,11 @@ static bool replace_file(Checkpoint *checkpoint, int number, const GlobalModel *
 
 /* Writes values into the files; if `keeps`, into copies, so that the manifest lists either all of the former content or
  * all of the new one. */
-static bool replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part, bool restarts,
-                    bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
+static bool replace(const char *directory, int64_t step, bool is_sound, const GlobalModel *model, FragmentRange part,
+                    bool restarts, bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, true, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, true, diagnostics);
     int count = ok ? checkpoint.manifest.file_count : 0;
     const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
     const char *mark = ok && !keeps ? mark_path(&checkpoint) : NULL;
@@ -278,22 +278,22 @@ static bool replace(const char *directory, int64_t step, const GlobalModel *mode
     return ok;
 }
 
-bool site_checkpoint_replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
-                             const TiedNames *tied, Diagnostics *diagnostics)
+bool site_checkpoint_replace(const char *directory, int64_t step, bool is_sound, const GlobalModel *model,
+                             FragmentRange part, const TiedNames *tied, Diagnostics *diagnostics)
 {
-    return replace(directory, step, model, part, false, false, tied, diagnostics);
+    return replace(directory, step, is_sound, model, part, false, false, tied, diagnostics);
 }
 
 bool site_checkpoint_exchange(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                               const TiedNames *tied, Diagnostics *diagnostics)
 {
-    return replace(directory, step, model, part, false, true, tied, diagnostics);
+    return replace(directory, step, false, model, part, false, true, tied, diagnostics);
 }
 
 bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
                              Diagnostics *diagnostics)
 {
-    return replace(directory, step, model, (FragmentRange){0, model->elements}, true, false, tied, diagnostics);
+    return replace(directory, step, false, model, (FragmentRange){0, model->elements}, true, false, tied, diagnostics);
 }
 
 /* Writes every value, and zeros for the state of the inner optimiser. */

@@ -80,9 +80,12 @@ static double transfer_s(const MeetingRules *rules, const Replica *replica, int6
 
 double meeting_stop_s(const MeetingRules *rules)
 {
-    /* Written by stage programs, read for the update; written with the new values, read by stage programs. */
-    double checkpoints = 4 * 4 * (double)rules->elements * (double)(1 + rules->states) / rules->costs.storage_Bps;
-    return rules->members < 2 ? 0 : rules->costs.start_s + checkpoints;
+    /* Stage programs write all; all is read once more for its hash; values are read for the update, written, and read
+     * by stage programs. Programs that end begin by reading and comparing all, and so does the member then. */
+    bool restarts = rules->restarts || rules->overlap;
+    double all = 4 * (double)rules->elements * (double)(1 + rules->states), values = 4 * (double)rules->elements;
+    double bytes = 2 * all + (restarts ? 2 * all + values : 3 * values);
+    return rules->members < 2 ? 0 : restarts * rules->costs.start_s + bytes / rules->costs.storage_Bps;
 }
 
 double meeting_own_s(const MeetingRules *rules, const Replica *replica)

@@ -1,16 +1,17 @@
 /* How long rounds of a federation take, and what crosses: replicas that train apart, and meet.
  *
  * A replica is what trains the model once: a site, or a group of sites that are one pipeline. In a round each makes
- * `steps` steps of step_s seconds, ends its stage programs, sends its update up, takes the model down and starts again;
- * the next round's update waits for the slowest:
+ * `steps` steps of step_s seconds, sends its update up, takes the model down and goes on; the next round's update waits
+ * for the slowest:
  *
  *     round = common + the largest over replicas of (steps * step_s + own)
  *
- * own: starting, checkpoints written and read, masks, and transfer over the replica's link (its share of the
- * coordinator's, if that is less); common: phases of the sum, in which all wait for the longest latency, and the
- * coordinator's own time. With overlap a replica makes the last `overlap` of its steps while it waits for its sum: they
- * are not in the way from one sum to the next, which is the formula's first term with fewer steps, but stage programs
- * end once more in a round, before they are begun, unless the overlap is all of them; and no round is shorter than
+ * own: checkpoints written and read, starting where stage programs end before the meeting, masks, and transfer over the
+ * replica's link (its share of the coordinator's, if that is less); common: phases of the sum, in which all wait for
+ * the longest latency, and the coordinator's own time. With overlap a replica makes the last `overlap` of its steps
+ * while it waits for its sum: they are not in the way from one sum to the next, which is the formula's first term with
+ * fewer steps, but stage programs end before the meeting, and once more in a round, before these steps are begun,
+ * unless the overlap is all of them; and no round is shorter than
  *
  *     the largest over replicas of (steps * step_s + starting and checkpoints, twice or once)
  *
@@ -25,7 +26,7 @@
 /* Seconds, and seconds per byte of 32-bit words. The defaults were measured (docs/federation.md has the table) or,
  * where it says so, are taken as they are: nothing here measures a machine. */
 typedef struct MeetingCosts {
-    double start_s;       /* stage programs end and start again; assumed */
+    double start_s;       /* stage programs end and start again, where they do; assumed */
     double storage_Bps;   /* checkpoints and models, written or read; assumed */
     double update_s;      /* a site makes words of its update */
     double mask_s;        /* one mask, at a site or at the coordinator that takes it out */
@@ -50,6 +51,7 @@ typedef struct MeetingRules {
     int64_t states;         /* values that the inner optimiser keeps for each */
     int64_t fragments;      /* of which one meets in a round */
     int met;                /* values that meet for each element: 2 with control variates; 0 is 1 */
+    bool restarts;          /* stage programs end before meetings, as they always do with overlap */
     int64_t overlap;        /* steps that are made while a round is met; MEETING_OVERLAP_ALL; 0 */
     double coordinator_Bps; /* what it gets through in each direction; 0: as much as comes */
     MeetingCosts costs;
@@ -70,7 +72,7 @@ double meeting_coordinator_s(const MeetingRules *rules, int vanished);
 double meeting_own_s(const MeetingRules *rules, const Replica *replica);
 /* How many of so many steps are made while a round is met. */
 int64_t meeting_overlap(const MeetingRules *rules, int64_t steps);
-/* Of it, what a replica cannot train in whatever the overlap: its stage programs end and start again. */
+/* Of it, what a replica cannot train in whatever the overlap: what stage programs and member hand each other. */
 double meeting_stop_s(const MeetingRules *rules);
 double meeting_common_s(const MeetingRules *rules, const Replica *replicas);
 double round_seconds(const MeetingRules *rules, const Replica *replicas, int64_t steps);

@@ -278,7 +278,7 @@ static bool check_frozen(const Execution *execution, uint32_t stage, const SkyPa
 }
 
 /* Loads this rank's parameters from the file. `loaded` marks them, one entry per parameter of each stage. */
-static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool *loaded,
+static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool with_states, bool *loaded,
                       Diagnostics *diagnostics)
 {
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
@@ -291,7 +291,7 @@ static bool load_file(Execution *execution, const SafeTensors *file, const char 
                 *loaded = true;
                 continue;
             }
-            for (int i = -1; i < (int)parameter->state_count; i++)
+            for (int i = -1; i < (with_states ? (int)parameter->state_count : 0); i++)
                 if (!load_tensor(execution, s, parameter, i, file, path, diagnostics)) return false;
             *loaded = true;
         }
@@ -328,8 +328,8 @@ static bool report_missing(const Execution *execution, const bool *loaded, const
     return true;
 }
 
-bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
-                     Diagnostics *diagnostics)
+static bool load(Execution *execution, const CheckpointManifest *manifest, const char *directory, bool with_states,
+                 bool is_sound, Diagnostics *diagnostics)
 {
     size_t count = 0;
     for (uint32_t s = 0; s < execution->program->stage_count; s++) count += execution->stages[s].stage->parameter_count;
@@ -342,8 +342,8 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
         if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
             ok = safetensors_open(&file, path, diagnostics) && check_kept(&kept, &file, path, diagnostics);
             if (ok && holds_wanted(execution, &file))
-                ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
-                     load_file(execution, &file, path, loaded, diagnostics);
+                ok = (is_sound || checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics)) &&
+                     load_file(execution, &file, path, with_states, loaded, diagnostics);
             safetensors_close(&file);
         }
         free(path);
@@ -353,4 +353,16 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
     free(kept.items);
     free(loaded);
     return ok;
+}
+
+bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
+                     Diagnostics *diagnostics)
+{
+    return load(execution, manifest, directory, true, false, diagnostics);
+}
+
+bool checkpoint_load_values(Execution *execution, const CheckpointManifest *manifest, const char *directory,
+                            bool is_sound, Diagnostics *diagnostics)
+{
+    return load(execution, manifest, directory, false, is_sound, diagnostics);
 }

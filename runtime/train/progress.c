@@ -33,7 +33,7 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, const c
     if ((log_path && !training_log_open(&progress->log, log_path, first_step, diagnostics)) ||
         !event_file_open(&progress->events, event_directory, first_step, diagnostics))
         return false;
-    progress->start = progress->step_start = monotonic_seconds();
+    progress->start = progress->step_start = progress->step_end = monotonic_seconds();
     return true;
 }
 
@@ -71,7 +71,7 @@ static void print_line(Progress *progress, int64_t step, double tokens_per_secon
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens)
 {
     double time = monotonic_seconds(), seconds = time - progress->step_start, elapsed = time - progress->start;
-    progress->step_start = time;
+    progress->step_start = progress->step_end = time;
     progress->steps_done++;
     progress->trained += seconds;
     progress->tokens += (double)tokens.computed;
@@ -149,6 +149,12 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
 }
 
 void progress_start_step(Progress *progress) { progress->step_start = monotonic_seconds(); }
+
+void progress_go_on(Progress *progress)
+{
+    progress_start_step(progress);
+    progress->start += progress->step_start - progress->step_end;
+}
 
 static void say_summary(Progress *progress, double planned_step_s)
 {

@@ -20,7 +20,7 @@ typedef struct Progress {
     int64_t first_step, last_step; /* of this run, counted from 1; last 0: unknown */
     int64_t steps_done;
     double tokens; /* computed in all steps */
-    double start, step_start, last_print;
+    double start, step_start, step_end, last_print;
     double trained; /* seconds in steps: without evaluations and checkpoints */
     double loss;
     const char *site; /* of a rank that knows no loss; NULL: it does */
@@ -34,6 +34,8 @@ bool progress_open(Progress *progress, bool quiet, const char *log_path, const c
 void progress_step(Progress *progress, int64_t step, double loss, double learning_rate, StepTokens tokens);
 /* The next step starts now: what was done since the last one was no training. */
 void progress_start_step(Progress *progress);
+/* As that, and the log's time goes on where it was when the last step ended. */
+void progress_go_on(Progress *progress);
 /* Of the last step. NaN: not measured. `rows`: that were evaluated. */
 void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t rows);
 /* A line of its own, unless quiet. */

@@ -2,9 +2,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "runtime/train/agreed_lengths.h"
 #include "runtime/train/training.h"
+
+/* Between looks whether the next round begins: seconds, and the share of the time so far. */
+static const double round_pause[] = {5e-3, 0.2}, round_pause_share = 0.05;
 
 static _Noreturn void fail(Training *t, const Diagnostics *diagnostics, const char *what)
 {
@@ -214,8 +219,9 @@ static bool finish_between(Training *t, double loss)
     if (t->evaluation_due && !t->ended_by) run_evaluation(t);
     step_clock_leave(clock, before);
     last = last || watch_is_over(&t->watch);
-    bool stops = t->step == options->stop_after;
+    bool stops = t->step == t->stop_after;
     bool ends = last || stops || t->ended_by;
+    t->round_is_over = stops && !last && !t->ended_by && options->go_on;
     step_clock_enter(clock, PART_CHECKPOINT);
     if (!choice.writing) checkpoint_advance(&t->writer);
     if (options->checkpoint && (ends || due || choice.save)) {
@@ -239,15 +245,65 @@ static StepTokens count_tokens(const Training *t)
     return tokens;
 }
 
+/* The next round, as a federation's member names it: from the step at which it begins up to another one. */
+typedef struct Round {
+    int64_t from, until; /* -1: there is none; both 0: it is not known yet */
+} Round;
+
+static Round read_round(const char *path)
+{
+    char line[64];
+    long long from, until;
+    FILE *file = fopen(path, "re");
+    bool is_whole = file && fgets(line, sizeof line, file) && strchr(line, '\n');
+    if (file) fclose(file);
+    return is_whole && sscanf(line, "%lld %lld", &from, &until) == 2 ? (Round){from, until} : (Round){0, 0};
+}
+
+/* Between two rounds of a federation: waits for the next one, which begins with the values that the checkpoint has
+ * then. False: training ends. */
+static bool next_round(Training *t)
+{
+    Diagnostics diagnostics = {0};
+    Round round = {0, 0};
+    double since = monotonic_seconds();
+    if (!t->round_is_over) return false;
+    while (round.until <= t->step) {
+        double now = monotonic_seconds(), pause = round_pause_share * (now - since);
+        world_sleep_until(t->world, now + fmin(fmax(pause, round_pause[0]), round_pause[1]));
+        InterruptChoice choice = interrupts_agree(&t->interrupts);
+        t->ended_by = choice.end, t->ended_site = choice.site;
+        if (t->ended_by) return false;
+        interrupts_saved();
+        interrupts_tell(&t->interrupts, false);
+        if (t->world->rank == 0) round = read_round(t->options->go_on);
+        world_broadcast(t->world, WIRE_DECISION, &round, sizeof round, 0, "the next round");
+        if (round.until < 0) return false;
+    }
+    if (t->step < round.from)
+        world_fail(t->world, "the round begins at step %lld, and the newest checkpoint that is whole is of step %lld",
+                   (long long)round.from, (long long)t->step);
+    if (!checkpoint_take_values(t->world, &t->execution, t->options->checkpoint, t->step, &diagnostics))
+        fail(t, &diagnostics, "the round cannot begin");
+    gradient_sums_spread_values(&t->gradients.sums);
+    t->stop_after = round.until;
+    t->round_is_over = false;
+    if (t->options->eval_first && t->step == round.from) evaluate_first(t);
+    if (t->speaks) progress_go_on(&t->progress);
+    return true;
+}
+
 static void run_steps(Training *t)
 {
     interrupts_open(&t->interrupts, t->world);
     *t->world->step = t->step;
     if (t->evaluation_due && t->options->eval_data) run_evaluation(t);
     bool over = t->step >= t->last_step || watch_is_over(&t->watch);
-    if (t->options->stop_after && t->step >= t->options->stop_after) over = true;
-    if (t->options->eval_first) evaluate_first(t);
-    for (bool stop = over; !stop;) {
+    t->stop_after = t->options->stop_after;
+    bool stops = t->stop_after && t->step >= t->stop_after;
+    t->round_is_over = stops && !over && t->options->go_on; /* the launcher has started this run again */
+    if (t->options->eval_first && !t->round_is_over) evaluate_first(t);
+    for (bool stop = over || stops; !stop || next_round(t);) {
         step_clock_start(&t->world->clock);
         *t->world->step = t->step + 1;
         double learning_rate = learning_rate_at(&t->schedule, t->step);
@@ -257,7 +313,7 @@ static void run_steps(Training *t)
         if (t->speaks) progress_step(&t->progress, t->step, loss, learning_rate, count_tokens(t));
         step_clock_enter(&t->world->clock, PART_MESSAGES);
         stop = finish_between(t, loss);
-        if (!stop) interrupts_tell(&t->interrupts, checkpoint_is_being_written(&t->writer));
+        if (!stop || t->round_is_over) interrupts_tell(&t->interrupts, checkpoint_is_being_written(&t->writer));
         if (t->speaks) progress_start_step(&t->progress);
         step_clock_enter(&t->world->clock, PART_REST);
         const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;

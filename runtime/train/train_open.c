@@ -266,7 +266,7 @@ static bool open_progress(Training *t, Diagnostics *diagnostics, int *exit_code)
     const TrainingOptions *options = t->options;
     bool writes = t->world->rank == 0;
     int64_t last = t->last_step == INT64_MAX ? 0 : t->last_step, stop = options->stop_after;
-    if (stop && (!last || stop < last)) last = stop;
+    if (stop && !options->go_on && (!last || stop < last)) last = stop;
     t->speaks = world_speaks(t->world);
     if (t->speaks)
         progress_open(&t->progress, options->quiet, writes ? options->log : NULL, writes ? options->tensorboard : NULL,

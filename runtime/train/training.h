@@ -46,6 +46,8 @@ typedef struct Training {
     double rates; /* with control variates: the sum over the round's steps, of a checkpoint that is resumed too */
     double weight_decay;
     int64_t step, last_step;   /* steps that were made; are to be made, INT64_MAX: no limit */
+    int64_t stop_after;        /* of the round in a federation; 0: there is none */
+    bool round_is_over;        /* and the next one may follow */
     int64_t skipped_before;    /* of those before this run, that updated nothing */
     int64_t unlabelled;        /* of this run's, that had no label */
     int64_t failed_evaluation; /* the step after the first evaluation that was not finite; 0: none was. Rank 0 */

@@ -202,6 +202,12 @@ static const Option rows[] = {
      .detail =
          "Save and end after step _N_, without the evaluation of a last step. The same options with *--resume* go "
          "on: both parts together give the bits of one run."},
+    {"go-on", 0, "FILE", TRAIN, OPTION_FILE, FIELD(go_on), .agreed = true,
+     .help = "do not end after --stop-after: wait for the next round (a federation says it to its sites)",
+     .detail =
+         "Do not end after *--stop-after*. Wait until _FILE_ has a line with two numbers: a step, which this run has "
+         "reached, and a later one. Then take the values of the newest checkpoint, which may have changed, and train "
+         "up to the later step. Two numbers that are -1 end the run. A federation says this to its sites."},
     {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup), .agreed = true, .read = read_warmup,
      .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
      .detail =
@@ -348,6 +354,8 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
                   "--until-loss";
     else if (options->stop_after && !options->checkpoint)
         problem = "--stop-after needs --checkpoint DIR, to go on from";
+    else if (options->go_on && !options->stop_after)
+        problem = "--go-on FILE needs --stop-after N";
     if (!problem) return true;
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
 }

@@ -29,6 +29,7 @@ typedef struct TrainingOptions {
     ScheduleKind schedule;  /* SCHEDULE_COUNT: not given */
     int64_t schedule_steps; /* after which the schedule is at its end; 0: not given */
     int64_t stop_after;     /* step; 0: not given */
+    const char *go_on;      /* NULL: not given */
     struct {
         int64_t steps; /* -1: not given */
         double share;  /* of all steps, when given as a percentage; else 0 */

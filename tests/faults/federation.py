@@ -108,7 +108,7 @@ class Party(Processes):
         return hit
 
     def kill_alone(self):
-        """What it started lives on: a site's stage programs."""
+        """What it started outlives it: a site's stage programs save and end."""
         hit = self.run.poll() is None
         self.run.kill()
         self.run.wait()

@@ -594,6 +594,13 @@ def check_coded_model(folder, said, rounds):
     require(re.search(r"^the model +1 ", said, re.M) is not None, f"one took it as float32, once: {said}")
 
 
+def starts_in(log):
+    """How often stage programs were started: their clock begins anew then."""
+    with open(log, encoding="utf-8") as file:
+        seconds = [float(row.split(",")[3]) for row in file.read().split("\n")[1:-1]]
+    return 1 + sum(this < before for before, this in zip(seconds, seconds[1:]))
+
+
 def check_two_places():
     """A second start of a site is sent away and says why; the first goes on. A second coordinator is refused. Updates
     are coded and carry what sites measure, by which the best round is known. The model is coded, too."""
@@ -617,6 +624,7 @@ def check_two_places():
     require(first.starts == 1, f"the first start stays: {first.said()}")
     require(len(rounds_in("twice.csv")) == 2, "and all rounds are made")
     check_coded_model("twice", head.said(), 2)
+    require(starts_in("twice-oslo/log.csv") == 1, "stage programs live through the meeting")
     with open("twice/coordinator/evaluations.csv", encoding="utf-8") as file:
         losses = [float(line.split(",")[1]) for line in file.read().split("\n")[1:-1]]
     with open("twice-oslo/evaluations.csv", encoding="utf-8") as file:

@@ -60,11 +60,12 @@ static void a_killed_replacement_is_made_again(void **state)
                             ") - 1)) conv=notrunc 2>damage"),
                      0);
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 5;
-    assert_false(site_checkpoint_replace("at", 0, &model, b, &tied, &diagnostics)); /* damaged by something else */
+    assert_false(
+        site_checkpoint_replace("at", 0, false, &model, b, &tied, &diagnostics)); /* damaged by something else */
     expect_complaint(&diagnostics, EXIT_BAD_INPUT, "does not have the content that the checkpoint's manifest lists");
     assert_int_equal(system("touch at/step-00000000/.replacing"), 0);
-    assert_true(site_checkpoint_replace("at", 0, &model, b, &tied, &diagnostics));
-    assert_true(site_checkpoint_read("at", 0, &federation, &model, found, &diagnostics));
+    assert_true(site_checkpoint_replace("at", 0, false, &model, b, &tied, &diagnostics));
+    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics));
     assert_true(found[0] == 0 && found[8] == 5);
     assert_true(first_of(FILE_OF_STEP, "bt") == 5 && first_of(FILE_OF_STEP, "momentum/b") == 0);
     assert_int_equal(system("! ls at/step-00000000/.replacing 2>none && ln " FILE_OF_STEP " backup"), 0);
@@ -93,12 +94,12 @@ static void a_result_is_added_once(void **state)
     assert_true(round_end_write("end.safetensors", "at", 0, &federation, &model, &diagnostics));
     model.round = 3; /* what stage programs would write is no model of round 5 either */
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = local[i] = (float)i + 0.5F;
-    assert_true(site_checkpoint_replace("at", 0, &model, all, &tied, &diagnostics));
+    assert_true(site_checkpoint_replace("at", 0, false, &model, all, &tied, &diagnostics));
     model.round = 5;
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 100 - (float)i;
     for (int again = 0; again < 2; again++) {
         take(&federation, &model, part);
-        assert_true(site_checkpoint_read("at", 0, &federation, &model, found, &diagnostics));
+        assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics));
         for (size_t i = 0; i < ELEMENTS; i++)
             assert_true(found[i] == (i < part.first ? local[i] : model.values[i] + (local[i] - end[i])));
     }

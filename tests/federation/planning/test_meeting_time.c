@@ -34,6 +34,7 @@ static Case make_case(uint64_t seed)
                            .elements = (int64_t)draw(seed, 1, 1e3, 1e8),
                            .states = (int64_t)seed % 3,
                            .fragments = 1 + (int64_t)seed % 4,
+                           .restarts = seed % 2,
                            .coordinator_Bps = seed % 2 ? draw(seed, 2, 1e6, 1e9) : 0,
                            .costs = meeting_costs_default}};
     for (int r = 0; r < made.rules.members; r++)
