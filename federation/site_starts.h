@@ -10,10 +10,13 @@
 #define SITE_SIGN_SECONDS 5.0
 
 typedef struct SiteStarts {
-    uint64_t place, rival; /* of the start that takes part, of the other one; 0: none */
-    double heard;          /* of the first, when */
-    double rival_since, rival_heard;
-    bool rival_said; /* that it runs in two places */
+    uint64_t place; /* of the start that takes part; 0: none */
+    double heard;   /* of it, when */
+    struct SiteRival {
+        uint64_t place; /* 0: none */
+        double since, heard;
+    } rivals[4];     /* other starts */
+    bool rival_said; /* that the site runs in two places, to the last of these that came */
 } SiteStarts;
 
 typedef enum SiteVerdict {

@@ -229,17 +229,24 @@ static bool is_rival(Link *link, const WireFrame *hello)
     return peer->up;
 }
 
+/* When the other start was heard of first. The one heard of longest ago makes room. */
+static double rival_since(Link *link, uint64_t incarnation)
+{
+    int oldest = 0;
+    for (int i = 0; i < MOST_RIVALS; i++) {
+        if (link->rivals[i].incarnation == incarnation) return link->rivals[i].since;
+        if (link->rivals[i].since < link->rivals[oldest].since) oldest = i;
+    }
+    link->rivals[oldest].incarnation = incarnation;
+    return link->rivals[oldest].since = monotonic_seconds();
+}
+
 /* Once the first start has been heard of since the other one was, the other is turned away. */
 static void answer_rival(Link *link, const WireFrame *hello, const Route *route)
 {
     WireGateway *gateway = link->gateway;
-    double now = monotonic_seconds();
-    if (link->rival != hello->incarnation) {
-        link->rival = hello->incarnation;
-        link->rival_since = now;
-    }
     link->peer.counters.dropped[WIRE_DROP_INCARNATION]++;
-    if (link->heard - link->rival_since < heard_since) return;
+    if (link->heard - rival_since(link, hello->incarnation) < heard_since) return;
     const WireFrame frame = {
         .kind = WIRE_TWICE, .run = hello->run, .incarnation = gateway->incarnation, .bound = hello->incarnation};
     wire_socket_send(gateway->listener, route->bytes, route->size, wire_chunk_make(&frame));

@@ -8,7 +8,7 @@
 #include "runtime/wire/gateway.h"
 #include "runtime/wire/sockets.h"
 
-enum { WIRE_MOST_ROUTE = 256, WIRE_PLACE = 320, AUDIT_RESERVE = 8 };
+enum { WIRE_MOST_ROUTE = 256, WIRE_PLACE = 320, AUDIT_RESERVE = 8, MOST_RIVALS = 4 };
 
 /* Where a ROUTER sends to. */
 typedef struct Route {
@@ -33,8 +33,10 @@ typedef struct Link {
     int end_code;          /* WIRE_ENDED */
     bool finished;         /* its ranks are done */
     bool other_run;        /* it was said that it carries another run */
-    uint64_t rival;        /* the incarnation of another start of that site, while the first is there; 0: none */
-    double rival_since;    /* when it was heard of first */
+    struct {
+        uint64_t incarnation; /* 0: none */
+        double since;         /* when it was heard of first */
+    } rivals[MOST_RIVALS];    /* other starts of that site, while the first is there */
     bool rival_said;
     char why[512]; /* WIRE_ENDED: as its rank said; else why its ranks are gone, "": unknown */
 } Link;

@@ -188,7 +188,7 @@ static int ask_from(Site *site, uint64_t place, RequestKind kind)
 static void a_site_that_runs_in_two_places_keeps_its_first_start(void **state)
 {
     (void)state;
-    enum { FIRST = 7, SECOND = 8 };
+    enum { FIRST = 7, SECOND = 8, THIRD = 9 };
     bool in[2][MOST];
     all_in(in, 2);
     start(&world, 3, true, OUTER_AVERAGE, 2, 1);
@@ -201,10 +201,12 @@ static void a_site_that_runs_in_two_places_keeps_its_first_start(void **state)
         }
     world.now += 3;
     assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), 0); /* who knows whether the first lives */
-    assert_true(world.coordinator.sum.members[1].offered);    /* the first is in the session still */
+    assert_int_equal(ask_from(site, THIRD, REQUEST_ASK), 0);
+    assert_true(world.coordinator.sum.members[1].offered); /* the first is in the session still */
     world.now += 2;
     assert_int_equal(ask_from(site, FIRST, REQUEST_ALIVE), -1);
-    for (int times = 0; times < 2; times++) assert_int_equal(ask_from(site, SECOND, REQUEST_ASK), 1);
+    for (int times = 0; times < 4; times++) /* in turn, as they would */
+        assert_int_equal(ask_from(site, times % 2 ? THIRD : SECOND, REQUEST_ASK), 1);
     Meeting second = {.federation = &site->federation, .exchange = exchange, .context = site, .place = SECOND};
     assert_int_equal(meeting_step(&second), MEETING_REFUSED);
     assert_non_null(strstr(second.problem.text, "runs in two places"));

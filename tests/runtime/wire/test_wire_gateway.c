@@ -21,7 +21,7 @@
 #include "tests/common/scratch.h"
 #include "tests/runtime/wire/relay.h"
 
-enum { SITES = 2, RANKS = 4, SECOND = 2 };
+enum { SITES = 2, RANKS = 4, SECOND = 2, THIRD = 3 };
 
 static const int site_of[RANKS] = {0, 1, 0, 1};
 static const double patience = 120; /* seconds, on the busiest machine */
@@ -38,7 +38,7 @@ typedef struct Machine {
 } Machine;
 
 static Relay *relay;                /* in front of site 0 */
-static Machine machines[SITES + 1]; /* and the second start of site 1 */
+static Machine machines[SITES + 2]; /* and further starts of site 1 */
 static WireClient *clients[RANKS];
 
 static void write_site_file(const char *path, const char *run, int site)
@@ -327,26 +327,30 @@ static void test_a_gateway_started_again(void **state)
     end_all();
 }
 
-/* Two starts of site 1: the first goes on undisturbed, the second is told why it ends. */
+/* Three starts of site 1: the first goes on undisturbed, the others are told why they end. */
 static void test_a_site_in_two_places(void **state)
 {
     (void)state;
     start_all();
     WAIT_UNTIL(all_up());
     WireClient *of_first = clients[1];
-    machines[SECOND].keys = machines[1].keys;
+    machines[SECOND].keys = machines[THIRD].keys = machines[1].keys;
     start_gateway(SECOND, "run", 0);
+    start_gateway(THIRD, "run", 0);
     Diagnostics diagnostics = {0};
     const WireClientOptions options = {machines[SECOND].local, NULL, 1, RANKS, 1, SITES};
     clients[1] = wire_client_open(&options, &diagnostics);
     assert_non_null(clients[1]);
     WAIT_UNTIL(state_at(1) == WIRE_ENDED);
+    WAIT_UNTIL(*(volatile WireState *)&machines[THIRD].gateway->links[0].state == WIRE_ENDED);
     assert_int_equal(wire_client_state(clients[1], 0)->exit_code, EXIT_RUN_FAILED);
     assert_non_null(strstr(wire_client_state(clients[1], 0)->why, "site b runs in two places"));
     assert_true(state_at(0) == WIRE_UP && state_at(2) == WIRE_UP && state_at(3) == WIRE_UP);
     wire_client_close(clients[1]);
-    stop_gateway(SECOND);
-    close_gateway(SECOND);
+    for (int start = SECOND; start <= THIRD; start++) {
+        stop_gateway(start);
+        close_gateway(start);
+    }
     clients[1] = of_first;
     int pending = 0;
     char text[3] = "";
