@@ -322,9 +322,10 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
         return input_error(diagnostics, path, NULL, "is a directory");
     if (!input_files_spare(path, diagnostics)) return false;
-    /* Devices, pipes and what a shell has opened are written to, never replaced by a file. */
-    int opened = descriptor_at(path, 8), descriptor;
-    bool in_place = opened >= 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+    /* Devices, pipes and files that a shell has opened are written to, never replaced by a file. */
+    bool special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    int opened = special ? -1 : descriptor_at(path, 8), descriptor;
+    bool in_place = special || opened >= 0;
     if (opened >= 0)
         descriptor = fcntl(opened, F_DUPFD_CLOEXEC, 0);
     else if (in_place)

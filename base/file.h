@@ -47,7 +47,8 @@ char *file_program_directory(void);
  * otherwise it is removed. Files left open when the process exits are removed too; what a killed process left goes
  * when the same file is written again. "-" as path writes to standard output. An output must not replace a file that
  * this process has read (input_files.h). An existing /dev/null, pipe or other special file is written to, not
- * replaced; so is a descriptor, such as /dev/stdout or /dev/fd/3, from where it stands. */
+ * replaced; so is a regular file by the name of a descriptor, such as /dev/stdout or /dev/fd/3, from where that
+ * stands. */
 typedef struct OutputFile {
     FILE *stream;
     const char *path;
