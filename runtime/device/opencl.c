@@ -142,11 +142,14 @@ static bool make_kernel(const OpenCl *cl, const SkyDeviceKernel *described, ClKe
 static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
 {
     if (!opencl_sizes(&cl->device, program, &cl->sizes, diagnostics)) return false;
-    cl->program = opencl_build(cl->api, cl->context, &cl->device, program, &cl->sizes, diagnostics);
+    Hash key;
+    bool kept;
+    cl->program = opencl_build(cl->api, cl->context, &cl->device, program, &cl->sizes, &key, &kept, diagnostics);
     if (!cl->program) return false;
     cl->kernels = memory_allocate((program->device_kernel_count + 1) * sizeof *cl->kernels);
     for (uint32_t k = 0; k < program->device_kernel_count; k++)
         if (!make_kernel(cl, &program->device_kernels[k], &cl->kernels[k], diagnostics)) return false;
+    if (!kept) opencl_keep(cl->api, program, cl->program, &key);
     return true;
 }
 
@@ -360,17 +363,19 @@ static void launch_list(Launcher *launcher)
     }
 }
 
-/* Waits, and lets messages go on meanwhile. */
+/* Waits, and lets messages go on meanwhile. The longer it lasts, the less often the host looks. */
 static int32_t await(const Launcher *launcher)
 {
+    enum { FIRST_PAUSE = 20000, LONGEST_PAUSE = 500000 }; /* ns */
     const OpenCl *cl = launcher->cl;
     const Execution *execution = launcher->work->execution;
     int32_t status = CL_COMPLETE, code = cl->api->Flush(cl->queue);
+    struct timespec pause = {.tv_nsec = FIRST_PAUSE};
     do {
-        static const struct timespec pause = {.tv_nsec = 20000};
         if (code || !launcher->last || !execution->between || execution->timed) break;
         code = cl->api->GetEventInfo(launcher->last, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
         if (status > CL_COMPLETE) nanosleep(&pause, NULL);
+        if (pause.tv_nsec < LONGEST_PAUSE) pause.tv_nsec += pause.tv_nsec / 16;
         execution->between(execution->between_context, 0);
     } while (status > CL_COMPLETE);
     if (!code && status < 0) code = status;

@@ -166,25 +166,28 @@ static ClProgramId load_kept(const Build *build, const char *path)
     return built;
 }
 
-static void keep(const Build *build, ClProgramId built, const char *path)
+void opencl_keep(const OpenClApi *api, const SkyProgram *program, ClProgramId built, const Hash *key)
 {
     size_t size = 0;
     Diagnostics ignored = {0};
-    if (!path || (remove(path) != 0 && errno != ENOENT)) return; /* else what was read is replaced */
-    if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS || !size)
-        return;
+    char *path = kept_path(program);
+    bool replaces = path && (remove(path) == 0 || errno == ENOENT); /* what was read is not written into */
+    if (!replaces || api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS)
+        size = 0;
     unsigned char *bytes = memory_allocate(sizeof(KeptHead) + size), *binary = bytes + sizeof(KeptHead);
-    if (build->api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
-        KeptHead head = {build->key, hash_bytes(binary, size)};
+    if (size && api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
+        KeptHead head = {*key, hash_bytes(binary, size)};
         memcpy(bytes, &head, sizeof head);
         file_write_all(path, bytes, sizeof head + size, &ignored);
     }
     diagnostics_free(&ignored);
     free(bytes);
+    free(path);
 }
 
 ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,
-                         const SkyProgram *program, const OpenClSizes *sizes, Diagnostics *diagnostics)
+                         const SkyProgram *program, const OpenClSizes *sizes, Hash *key, bool *kept,
+                         Diagnostics *diagnostics)
 {
     Build build = {.api = api, .context = context, .device = device, .program = program};
     snprintf(build.options, sizeof build.options,
@@ -194,19 +197,16 @@ ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenCl
     const char *parts[] = {device->platform, device->name, device->driver, build.options, program->opencl_source};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         build.key = hash_extend(build.key, parts[i], strlen(parts[i]) + 1);
+    *key = build.key;
     char *path = kept_path(program);
     ClProgramId built = load_kept(&build, path);
-    if (!built) {
-        int32_t code;
-        built = from_source(&build, (const char *[2]){program->opencl_source}, NULL, 1, &code);
-        if (code == CL_SUCCESS) {
-            keep(&build, built, path);
-        } else {
-            build_failed(&build, built, code, diagnostics);
-            if (built) api->ReleaseProgram(built);
-            built = NULL;
-        }
-    }
     free(path);
-    return built;
+    *kept = built != NULL;
+    if (built) return built;
+    int32_t code;
+    built = from_source(&build, (const char *[2]){program->opencl_source}, NULL, 1, &code);
+    if (code == CL_SUCCESS) return built;
+    build_failed(&build, built, code, diagnostics);
+    if (built) api->ReleaseProgram(built);
+    return NULL;
 }

@@ -3,6 +3,7 @@
 #ifndef RUNTIME_DEVICE_OPENCL_BUILD_H
 #define RUNTIME_DEVICE_OPENCL_BUILD_H
 
+#include "base/hash.h"
 #include "runtime/device/opencl_api.h"
 #include "runtime/program/program.h"
 
@@ -22,9 +23,12 @@ size_t opencl_group(const SkyDeviceKernel *kernel, const OpenClSizes *sizes);
 
 /* NULL after reporting (EXIT_TOOLCHAIN) the kernel that does not compile, with what the driver says of it.
  *
- * Stage programs keep what was built in OPENCL_KEPT, and take it from there while device,
- * driver, source and options are the same. Where nothing can be written, the next run builds again. */
+ * Takes from OPENCL_KEPT what an earlier run kept there, while device, driver, source and options are the same: `key`
+ * is all of these, `kept` whether it was there. */
 ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,
-                         const SkyProgram *program, const OpenClSizes *sizes, Diagnostics *diagnostics);
+                         const SkyProgram *program, const OpenClSizes *sizes, Hash *key, bool *kept,
+                         Diagnostics *diagnostics);
+/* A stage program keeps what was built for the next run. Where nothing can be written, that builds again. */
+void opencl_keep(const OpenClApi *api, const SkyProgram *program, ClProgramId built, const Hash *key);
 
 #endif
