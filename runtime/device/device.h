@@ -95,9 +95,12 @@ struct DeviceKind {
     void (*close)(Execution *execution);
     /* Runs the list; false with `failed` set if an index left its tensor, or after reporting what else went wrong. */
     bool (*run)(DeviceWork *work, Diagnostics *diagnostics);
-    /* NULL, both: kernels work on the host's memory. */
+    /* NULL, all: kernels work on the host's memory. */
     void (*fetch)(const Execution *execution, DevicePiece piece); /* from the device */
     void (*hand)(const Execution *execution, DevicePiece piece);  /* to it */
+    /* Starts a fetch, during which lists may run; and whether all that were started are done. */
+    void (*fetch_ahead)(const Execution *execution, DevicePiece piece);
+    bool (*fetched)(const Execution *execution, bool wait);
 };
 
 #endif

@@ -59,6 +59,17 @@ void *execution_fetch(const Execution *execution, uint32_t stage, uint32_t slot,
     return execution_address(execution, stage, slot, location);
 }
 
+void execution_fetch_ahead(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location,
+                           size_t bytes)
+{
+    if (execution->kind->fetch) execution->kind->fetch_ahead(execution, (DevicePiece){stage, slot, location, bytes});
+}
+
+bool execution_fetched(const Execution *execution, bool wait)
+{
+    return !execution->kind->fetch || execution->kind->fetched(execution, wait);
+}
+
 void execution_hand(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location, size_t bytes)
 {
     if (execution->kind->hand) execution->kind->hand(execution, (DevicePiece){stage, slot, location, bytes});

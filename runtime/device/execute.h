@@ -27,6 +27,11 @@ void execution_keep_apart(Execution *execution);
 void *execution_address(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location);
 /* The same, once so many bytes there are what the device has: before the host reads what kernels wrote. */
 void *execution_fetch(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location, size_t bytes);
+/* The same without waiting: the bytes are there once execution_fetched says so, which waits for it if asked to.
+ * Lists that write other bytes may run meanwhile. */
+void execution_fetch_ahead(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location,
+                           size_t bytes);
+bool execution_fetched(const Execution *execution, bool wait);
 /* Gives the device so many bytes from there: after the host wrote what kernels will read. */
 void execution_hand(const Execution *execution, uint32_t stage, uint32_t slot, SkyLocation location, size_t bytes);
 

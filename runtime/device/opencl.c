@@ -21,7 +21,8 @@ typedef struct OpenCl {
     const OpenClApi *api;
     OpenClDevice device;
     ClContextId context;
-    ClQueueId queue;
+    ClQueueId queue, copies; /* of kernels; of copies that they do not wait for */
+    ClEventId copied;        /* the last of these that was started; NULL: all are done */
     ClProgramId program;
     OpenClSizes sizes;
     ClKernelId *kernels; /* per SkyDeviceKernel */
@@ -182,6 +183,7 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
     cl->context = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, &code);
     if (code != CL_SUCCESS) return failed(cl, code, "context", diagnostics);
     cl->queue = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);
+    if (code == CL_SUCCESS) cl->copies = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);
     if (code != CL_SUCCESS) return failed(cl, code, "queue", diagnostics);
     uint64_t scratch = 0; /* what the host reads of it */
     for (uint32_t s = 0; s < program->stage_count; s++)
@@ -191,11 +193,37 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
            make_buffers(cl, execution, diagnostics) && make_kernels(cl, program, diagnostics);
 }
 
+/* A device that is lost while the host waits for its memory: nobody could go on. */
+static void check_transfer(const OpenCl *cl, int32_t code)
+{
+    char text[40];
+    if (code == CL_SUCCESS) return;
+    text_print(stderr, "skycc: error: OpenCL device '%s': its memory cannot be reached: %s\n", cl->device.name,
+               opencl_error_name(code, text));
+    _exit(EXIT_RUN_FAILED);
+}
+
+static bool opencl_fetched(const Execution *execution, bool wait)
+{
+    OpenCl *cl = execution->device;
+    int32_t status = CL_COMPLETE;
+    if (!cl->copied) return true;
+    if (!wait)
+        check_transfer(
+            cl, cl->api->GetEventInfo(cl->copied, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+    if (status > CL_COMPLETE) return false;
+    check_transfer(cl, status < 0 ? status : cl->api->Finish(cl->copies));
+    cl->api->ReleaseEvent(cl->copied);
+    cl->copied = NULL;
+    return true;
+}
+
 static void opencl_close(Execution *execution)
 {
     OpenCl *cl = execution->device;
     if (!cl) return;
     const OpenClApi *api = cl->api;
+    if (cl->copied) opencl_fetched(execution, true);
     for (uint32_t k = 0; cl->kernels && k < execution->program->device_kernel_count; k++)
         if (cl->kernels[k]) api->ReleaseKernel(cl->kernels[k]);
     for (uint32_t s = 0; cl->stages && s < execution->program->stage_count; s++) {
@@ -208,6 +236,7 @@ static void opencl_close(Execution *execution)
     if (cl->blocks) api->ReleaseMemObject(cl->blocks);
     if (cl->step) api->ReleaseMemObject(cl->step);
     if (cl->program) api->ReleaseProgram(cl->program);
+    if (cl->copies) api->ReleaseCommandQueue(cl->copies);
     if (cl->queue) api->ReleaseCommandQueue(cl->queue);
     if (cl->context) api->ReleaseContext(cl->context);
     free(cl->kernels);
@@ -242,24 +271,30 @@ static DevicePlace place_of(const Execution *execution, uint32_t stage, uint32_t
     }
 }
 
-/* A device that is lost while the host waits for its memory: nobody could go on. */
-static void check_transfer(const OpenCl *cl, int32_t code)
-{
-    char text[40];
-    if (code == CL_SUCCESS) return;
-    text_print(stderr, "skycc: error: OpenCL device '%s': its memory cannot be reached: %s\n", cl->device.name,
-               opencl_error_name(code, text));
-    _exit(EXIT_RUN_FAILED);
-}
-
-static void opencl_fetch(const Execution *execution, DevicePiece piece)
+/* Read from the device: with `event` NULL at once, else it says when that is done. */
+static void read_piece(const Execution *execution, DevicePiece piece, ClQueueId queue, ClEventId *event)
 {
     const OpenCl *cl = execution->device;
     DevicePlace from = place_of(execution, piece.stage, piece.slot, &piece.location, 0);
     unsigned char *to = device_bases(execution, piece.stage, piece.slot).space[piece.location.space];
     if (!piece.bytes) return;
-    check_transfer(cl, cl->api->EnqueueReadBuffer(cl->queue, from.buffer, 1, (size_t)from.offset, piece.bytes,
-                                                  to + piece.location.offset, 0, NULL, NULL));
+    check_transfer(cl, cl->api->EnqueueReadBuffer(queue, from.buffer, !event, (size_t)from.offset, piece.bytes,
+                                                  to + piece.location.offset, 0, NULL, event));
+}
+
+static void opencl_fetch(const Execution *execution, DevicePiece piece)
+{
+    read_piece(execution, piece, ((const OpenCl *)execution->device)->queue, NULL);
+}
+
+static void opencl_fetch_ahead(const Execution *execution, DevicePiece piece)
+{
+    OpenCl *cl = execution->device;
+    if (!piece.bytes) return;
+    if (cl->copied) cl->api->ReleaseEvent(cl->copied); /* the queue is in order */
+    cl->copied = NULL;
+    read_piece(execution, piece, cl->copies, &cl->copied);
+    check_transfer(cl, cl->api->Flush(cl->copies));
 }
 
 static void opencl_hand(const Execution *execution, DevicePiece piece)
@@ -410,5 +445,10 @@ static bool opencl_run(DeviceWork *work, Diagnostics *diagnostics)
     return !launcher.code || failed(launcher.cl, launcher.code, what, diagnostics);
 }
 
-const DeviceKind device_opencl = {
-    .open = opencl_open, .close = opencl_close, .run = opencl_run, .fetch = opencl_fetch, .hand = opencl_hand};
+const DeviceKind device_opencl = {.open = opencl_open,
+                                  .close = opencl_close,
+                                  .run = opencl_run,
+                                  .fetch = opencl_fetch,
+                                  .hand = opencl_hand,
+                                  .fetch_ahead = opencl_fetch_ahead,
+                                  .fetched = opencl_fetched};

@@ -118,7 +118,8 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
     }
     if (*count) return devices;
     diagnostics_error(
-        diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "install the OpenCL driver of your device; clinfo -l lists devices",
+        diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+        "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
         platform_count ? "no OpenCL platform of this host has a device" : "there is no OpenCL platform on this host");
     return NULL;
 }

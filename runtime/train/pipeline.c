@@ -132,6 +132,8 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
                              "%lld different messages are more than MPI can tell apart", (long long)needed);
 }
 
+static void post_unsent(Pipeline *pipeline, bool wait);
+
 /* Called between kernels, because a large message waits for the sender's next call of MPI. */
 static void keep_moving(void *context, uint32_t calls)
 {
@@ -143,6 +145,7 @@ static void keep_moving(void *context, uint32_t calls)
         double end = work_end(pipeline, ending->start);
         ending->batch->gradients_grow(ending->batch->context, ending->local, calls, end);
     }
+    post_unsent(pipeline, false);
     if (world->request_count && monotonic_seconds() - world->last_progress > period) world_progress(world);
 }
 
@@ -250,37 +253,44 @@ static double link_due(Pipeline *pipeline, uint32_t boundary, bool forward, doub
     return *free_at + link->latency_s[!forward];
 }
 
+/* What an instruction receives or sends: the messages of a boundary. */
+typedef struct Boundary {
+    const SkyTensor *tensors;
+    uint32_t count, local; /* of the tensors; the stage's number on this rank */
+    uint32_t index;        /* of the earlier stage */
+    int peer;
+    bool forward;
+} Boundary;
+
+static Boundary boundary_of(const Pipeline *pipeline, const SkyInstruction *item)
+{
+    Boundary boundary = {.local = (uint32_t)pipeline->local[item->stage], .forward = is_of_forward(item->op)};
+    const SkyStage *stage = &pipeline->program->stages[boundary.local];
+    boundary.peer = neighbour(pipeline, item, &boundary.index);
+    if (is_receive(item->op)) {
+        boundary.tensors = boundary.forward ? stage->receive_forward : stage->receive_backward;
+        boundary.count = boundary.forward ? stage->receive_forward_count : stage->receive_backward_count;
+    } else {
+        boundary.tensors = boundary.forward ? stage->send_forward : stage->send_backward;
+        boundary.count = boundary.forward ? stage->send_forward_count : stage->send_backward_count;
+    }
+    return boundary;
+}
+
 static void post_receive(Pipeline *pipeline, InstructionList *list, const PipelineBatch *batch, int receive)
 {
     const SkyInstruction *item = &list->items[list->receives[receive]];
-    const SkyStage *stage = &pipeline->program->stages[pipeline->local[item->stage]];
-    bool forward = item->op == SKY_RECEIVE_FORWARD;
-    const SkyTensor *tensors = forward ? stage->receive_forward : stage->receive_backward;
-    uint32_t count = forward ? stage->receive_forward_count : stage->receive_backward_count, boundary;
-    int peer = neighbour(pipeline, item, &boundary);
-    for (uint32_t t = 0; t < count; t++)
+    Boundary from = boundary_of(pipeline, item);
+    for (uint32_t t = 0; t < from.count; t++)
         world_receive(pipeline->world,
-                      execution_address(pipeline->execution, (uint32_t)pipeline->local[item->stage], item->slot,
-                                        tensors[t].location),
-                      bytes_of(pipeline, batch, &tensors[t], item->microbatch), peer,
-                      message_tag(pipeline, boundary, forward, t, item->microbatch), &list->pending[receive]);
+                      execution_address(pipeline->execution, from.local, item->slot, from.tensors[t].location),
+                      bytes_of(pipeline, batch, &from.tensors[t], item->microbatch), from.peer,
+                      message_tag(pipeline, from.index, from.forward, t, item->microbatch), &list->pending[receive]);
     if (pipeline->emulate_links)
-        world_receive(pipeline->world, &list->due[receive], sizeof *list->due, peer,
-                      message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
+        world_receive(pipeline->world, &list->due[receive], sizeof *list->due, from.peer,
+                      message_tag(pipeline, from.index, from.forward, due_tensor(pipeline), item->microbatch),
                       &list->pending[receive]);
     list->posted[receive] = true;
-}
-
-/* What was received goes to the stage's device. */
-static void hand_received(const Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
-{
-    uint32_t local = (uint32_t)pipeline->local[item->stage];
-    const SkyStage *stage = &pipeline->program->stages[local];
-    bool forward = item->op == SKY_RECEIVE_FORWARD;
-    const SkyTensor *tensors = forward ? stage->receive_forward : stage->receive_backward;
-    for (uint32_t t = 0; t < (forward ? stage->receive_forward_count : stage->receive_backward_count); t++)
-        execution_hand(pipeline->execution, local, item->slot, tensors[t].location,
-                       bytes_of(pipeline, batch, &tensors[t], item->microbatch));
 }
 
 static SlotSends *sends_of(Pipeline *pipeline, const SkyInstruction *item)
@@ -310,11 +320,35 @@ static void post_ahead(Pipeline *pipeline, InstructionList *list, const Pipeline
     }
 }
 
+/* Sends what was copied from the device, which counts as one message under way. Before this rank waits for others, it
+ * waits for the copies: the others may wait for them. */
+static void post_unsent(Pipeline *pipeline, bool wait)
+{
+    const SkyInstruction *item = pipeline->unsent;
+    if (!item || !execution_fetched(pipeline->execution, wait)) return;
+    pipeline->unsent = NULL;
+    Boundary to = boundary_of(pipeline, item);
+    SlotSends *sends = sends_of(pipeline, item);
+    int *pending = to.forward ? &sends->forward : &sends->backward;
+    --*pending;
+    for (uint32_t t = 0; t < to.count; t++)
+        world_send(pipeline->world,
+                   execution_address(pipeline->execution, to.local, item->slot, to.tensors[t].location),
+                   bytes_of(pipeline, pipeline->unsent_batch, &to.tensors[t], item->microbatch), to.peer,
+                   message_tag(pipeline, to.index, to.forward, t, item->microbatch), pending);
+    if (!pipeline->emulate_links) return;
+    double *due = to.forward ? &sends->forward_due : &sends->backward_due;
+    *due = link_due(pipeline, to.index, to.forward, share_of(pipeline, pipeline->unsent_batch, item->microbatch));
+    world_send(pipeline->world, due, sizeof *due, to.peer,
+               message_tag(pipeline, to.index, to.forward, due_tensor(pipeline), item->microbatch), pending);
+}
+
 /* Waits until all sends from the slot that the instruction overwrites are done. */
 static void await_sends(Pipeline *pipeline, const SkyInstruction *item, bool backward_too)
 {
     SlotSends *sends = sends_of(pipeline, item);
     SkyInstruction send = *item;
+    if (sends->forward || sends->backward) post_unsent(pipeline, true);
     send.op = SKY_SEND_FORWARD;
     if (sends->forward)
         world_wait(pipeline->world, &sends->forward, reason_for(pipeline, &send, "its receipt of activations"));
@@ -331,9 +365,13 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
         if (forward) await_sends(pipeline, item, true);
         post_receive(pipeline, list, batch, number);
     }
+    if (list->pending[number]) post_unsent(pipeline, true);
     world_wait(pipeline->world, &list->pending[number],
                reason_for(pipeline, item, forward ? "activations" : "gradients"));
-    hand_received(pipeline, batch, item);
+    Boundary from = boundary_of(pipeline, item); /* what was received goes to the stage's device */
+    for (uint32_t t = 0; t < from.count; t++)
+        execution_hand(pipeline->execution, from.local, item->slot, from.tensors[t].location,
+                       bytes_of(pipeline, batch, &from.tensors[t], item->microbatch));
     double due = pipeline->emulate_links ? list->due[number] : monotonic_seconds();
     pipeline->emulated.now = fmax(pipeline->emulated.now, due);
     if (!pipeline->emulate_links) return;
@@ -342,27 +380,19 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
     step_clock_leave(&pipeline->world->clock, before);
 }
 
+/* A device copies the tensors to the host while it computes what follows. */
 static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
 {
-    uint32_t local = (uint32_t)pipeline->local[item->stage], boundary;
-    const SkyStage *stage = &pipeline->program->stages[local];
-    bool forward = item->op == SKY_SEND_FORWARD;
-    const SkyTensor *tensors = forward ? stage->send_forward : stage->send_backward;
-    uint32_t count = forward ? stage->send_forward_count : stage->send_backward_count;
-    int peer = neighbour(pipeline, item, &boundary);
-    SlotSends *sends = sends_of(pipeline, item);
-    for (uint32_t t = 0; t < count; t++) {
-        size_t bytes = bytes_of(pipeline, batch, &tensors[t], item->microbatch);
-        world_send(pipeline->world, execution_fetch(pipeline->execution, local, item->slot, tensors[t].location, bytes),
-                   bytes, peer, message_tag(pipeline, boundary, forward, t, item->microbatch),
-                   forward ? &sends->forward : &sends->backward);
-    }
-    if (!pipeline->emulate_links) return;
-    double *due = forward ? &sends->forward_due : &sends->backward_due;
-    *due = link_due(pipeline, boundary, forward, share_of(pipeline, batch, item->microbatch));
-    world_send(pipeline->world, due, sizeof *due, peer,
-               message_tag(pipeline, boundary, forward, due_tensor(pipeline), item->microbatch),
-               forward ? &sends->forward : &sends->backward);
+    const Execution *execution = pipeline->execution;
+    Boundary to = boundary_of(pipeline, item);
+    post_unsent(pipeline, true);
+    for (uint32_t t = 0; t < to.count; t++)
+        execution_fetch_ahead(execution, to.local, item->slot, to.tensors[t].location,
+                              bytes_of(pipeline, batch, &to.tensors[t], item->microbatch));
+    pipeline->unsent = item;
+    pipeline->unsent_batch = batch;
+    ++*(to.forward ? &sends_of(pipeline, item)->forward : &sends_of(pipeline, item)->backward);
+    if (!execution->kind->fetch || pipeline->emulate) post_unsent(pipeline, true);
 }
 
 /* Copies boundary tensors between two stages of this rank. */
@@ -561,6 +591,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
         if (!ok) return false;
         trace_record(pipeline->trace, begin, monotonic_seconds(), batch->step, item);
     }
+    post_unsent(pipeline, true);
     step_clock_enter(clock, PART_REST);
     synchronise(pipeline, true);
     return !batch->finish || batch->finish(batch->context, diagnostics);

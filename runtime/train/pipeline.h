@@ -29,7 +29,7 @@ typedef struct InstructionList {
 } InstructionList;
 
 typedef struct SlotSends {
-    int forward, backward;            /* messages under way from this slot */
+    int forward, backward;            /* messages under way from this slot, unsent ones as one */
     double forward_due, backward_due; /* what they carry where links are emulated */
 } SlotSends;
 
@@ -47,6 +47,9 @@ typedef struct Pipeline {
     uint32_t *slot_of; /* [stage on this rank][micro-batch] */
     SlotSends **sends; /* [stage on this rank][slot] */
     MessageTags tags;  /* settled with all ranks */
+    /* A send whose tensors a device is still copying to the host, of that batch; NULL: none. */
+    const SkyInstruction *unsent;
+    const struct PipelineBatch *unsent_batch;
     InstructionList training, evaluation;
     bool emulate, emulate_links;
     EmulatedTime emulated;

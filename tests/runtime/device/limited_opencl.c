@@ -6,7 +6,8 @@
  *   LIMITED_MEMORY                 bytes of all buffers together, after which there is no more
  *   LIMITED_DOUBLES=none           no float64
  *   LIMITED_SOURCE=TEXT            source with this text does not compile
- *   LIMITED_TWICE=1                every device is there twice */
+ *   LIMITED_TWICE=1                every device is there twice
+ *   LIMITED_COPIES=FILE            as it is; how often kernels did not wait for a copy to the host is written there */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
