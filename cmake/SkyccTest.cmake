@@ -37,8 +37,8 @@ function(skycc_add_test name)
   endif()
   set(environment ${SKYCC_TEST_ENVIRONMENT})
   # Freed memory is used again after 8 MiB of it: 256 MiB of fresh pages take a quarter of a small compilation. The
-  # search for leaks does not look at thread-local memory of libraries that were loaded late: it mistook other memory for
-  # that of LLVM's and crashed.
+  # search for leaks does not look at thread-local memory of libraries that were loaded late: it guesses where that
+  # lies, and crashed.
   set(sanitizer quarantine_size_mb=8:intercept_tls_get_addr=0)
   if(test_MANY_PROCESSES)
     string(APPEND sanitizer :detect_leaks=0)
