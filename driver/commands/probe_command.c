@@ -1,4 +1,5 @@
 /* skycc probe: measures this machine and a model's kernels; under mpiexec also all devices and their links. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,14 +78,16 @@ static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfi
 /* Times all layers, and so all kernels that a plan may use. */
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
-    static const double budget_s = 15; /* no pass of any form but the first begins later */
+    /* No pass of any form but the first begins later, or, of small models, after so many times what is measured. */
+    static const double budget_s = 15, most_times = 250;
     MeasurePasses made = {0};
     double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
     do {
         MachineProfile pass = {.threads = machine->threads};
         if (!measure_pass(probe, machine, &pass, diagnostics)) return false;
         measure_passes_add(&made, &probe->profile.arena, &pass);
-    } while (!measure_passes_are_enough(&made) && monotonic_seconds() - begun < share_s);
+    } while (!measure_passes_are_enough(&made) &&
+             monotonic_seconds() - begun < fmin(share_s, most_times * made.mean_total));
     if (measure_passes_spread(&made) > probe->spread) probe->spread = measure_passes_spread(&made);
     machine_profile_merge(machine, &probe->profile.arena, &made.mean);
     return true;
