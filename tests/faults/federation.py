@@ -184,6 +184,9 @@ class FederationTrial:
     def is_idle(self):
         """Whether a coordinator that was started after the last round has nothing to do but wait for sites."""
         evaluates = any(rule.startswith("evaluate") for rule in self.form.rules)
+        if self.head.is_unread:  # as is one that ended before a site did, and was started again for it
+            with open(f"{self.folder}/coordinator/status.json", encoding="utf-8") as status:
+                return json.load(status)["state"] == "Finished"
         return "rounds are done" in self.head.said() and (
             not evaluates or f"\n{self.form.rounds}," in self.evaluations())
 
