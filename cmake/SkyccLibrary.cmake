@@ -10,3 +10,14 @@ function(skycc_library)
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${ARGN})
 endfunction()
+
+# skycc_hash_sources(MACRO HEADER FOLDER...): HEADER, written when it is built, defines MACRO as the hash of the .c and
+# .h files of these folders.
+function(skycc_hash_sources macro header)
+  list(TRANSFORM ARGN PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE patterns)
+  list(TRANSFORM patterns APPEND /*.[ch])
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  set(script ${CMAKE_SOURCE_DIR}/cmake/hash-sources.cmake)
+  add_custom_command(OUTPUT ${header} VERBATIM DEPENDS ${sources} ${script}
+    COMMAND ${CMAKE_COMMAND} -D OUTPUT=${header} -D NAME=${macro} "-DFILES=${sources}" -P ${script})
+endfunction()
