@@ -34,6 +34,16 @@ typedef struct Probe {
     double spread; /* of the passes over a form that differ most, as a share of their mean */
 } Probe;
 
+static size_t values_bytes(const Graph *graph)
+{
+    size_t bytes = 0;
+    for (ValueId v = 1; v < graph->value_count; v++) {
+        const Value *value = graph_value(graph, v);
+        bytes += (size_t)dtype_bytes(value->dtype, shape_elements(&value->shape));
+    }
+    return bytes;
+}
+
 /* Times the kernels of a layer, built as a stage of its own. */
 static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
 {
@@ -44,13 +54,14 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     local_program_create(&program, &probe->planned.model, code);
     if (probe->opencl) local_program_bind_opencl(&program, probe->opencl);
     bool ok = probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics);
+    size_t others = values_bytes(&probe->planned.model.graph);
     int opened = 0;
     for (; ok && opened <= company.count; opened += ok) {
         int threads = opened ? 1 : machine->threads;
         ok = execution_open(&executions[opened], &program.program, threads, local_program_interpret, diagnostics);
         if (ok) program_make_up_inputs(&executions[opened]);
     }
-    ok = ok && measure_stage(machine, &probe->profile.arena, executions, company, diagnostics);
+    ok = ok && measure_stage(machine, &probe->profile.arena, executions, others, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
     free(executions);
     local_program_free(&program);

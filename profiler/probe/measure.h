@@ -36,11 +36,11 @@ typedef struct MeasureCompany {
 MeasureCompany measure_company(const Cluster *cluster, int threads, int processors);
 
 /* Runs the only stage of the first execution, whose inputs are set, for some micro-batches, with caches as other layers
- * leave them, and appends what its kernels took: the median of each. Over buffers of their own that stay warm they
- * would seem a fifth faster than they are. company.count more executions of the same program follow, each for a thread
- * that keeps a processor busy. False, after reporting, as execution_run. */
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, MeasureCompany company,
-                   Diagnostics *diagnostics);
+ * leave them that work on `others_bytes`, and appends what its kernels took: the median of each. Over buffers of their
+ * own that stay warm they would seem a fifth faster than they are. company.count more executions of the same program
+ * follow, each for a thread that keeps a processor busy. False, after reporting, as execution_run. */
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, size_t others_bytes,
+                   MeasureCompany company, Diagnostics *diagnostics);
 
 /* The same measured several times: processors are faster in some seconds than in others. */
 typedef struct MeasurePasses {

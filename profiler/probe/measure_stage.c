@@ -42,6 +42,7 @@ bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage)
 /* Notes what all work of the list that runs has taken. */
 typedef struct Clock {
     int threads;
+    size_t others_bytes; /* what other layers leave in caches */
     double last, *seconds;
 } Clock;
 
@@ -62,12 +63,12 @@ static void clock_tick(void *context, uint32_t calls)
 
 /* In a pipeline other layers run between two micro-batches of a layer; this leaves the caches near the core as they do:
  * full of something else. */
-static void fill_caches(void)
+static void fill_caches(size_t bytes)
 {
     static unsigned char *other; /* kept; not in the program's own memory, which a look for leaks reads whole */
-    const size_t size = 32 << 20;
-    if (!other) other = memory_allocate(size);
-    memset(other, 1, size);
+    const size_t most = 32 << 20;
+    if (!other) other = memory_allocate(most);
+    memset(other, 1, bytes < most ? bytes : most);
     __asm__ volatile("" : : "r"(other) : "memory"); /* nobody reads it, and yet it is to be written */
 }
 
@@ -76,7 +77,7 @@ static bool run_round(Execution *execution, Clock *clock, const Works *works, do
 {
     for (int list = 0; list < SKY_LIST_COUNT; list++) {
         if (!execution->program->stages[0].lists[list].count) continue;
-        fill_caches();
+        fill_caches(clock->others_bytes);
         clock_start(clock, seconds + works->first[list]);
         if (!execution_run(execution, 0, (SkyListKind)list, 0, diagnostics)) return false;
     }
@@ -214,11 +215,11 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
     return true;
 }
 
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, MeasureCompany company,
-                   Diagnostics *diagnostics)
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, size_t others_bytes,
+                   MeasureCompany company, Diagnostics *diagnostics)
 {
     Works works = works_of(&executions->program->stages[0]);
-    Clock clock = {.threads = execution_by_this_thread(executions) ? 1 : MORE_THREADS};
+    Clock clock = {.threads = execution_by_this_thread(executions) ? 1 : MORE_THREADS, .others_bytes = others_bytes};
     double *seconds[2]; /* alone, together */
     for (int i = 0; i < 2; i++) seconds[i] = memory_allocate((size_t)ROUNDS * works.total * sizeof **seconds);
     executions->between = clock_tick;
