@@ -115,6 +115,7 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
     if (strcmp(name, "backward") == 0) times->backward += duration, times->backwards++;
     if (strcmp(name, "weight gradient") == 0) times->weight_gradient += duration, times->weight_gradients++;
     if (strcmp(name, "update") == 0) times->update += duration, times->updates++;
+    if (strcmp(name, "norm") == 0) times->update += duration; /* squares, which plans count with it */
     return true;
 }
 

@@ -60,17 +60,16 @@ bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options,
         return false;
     planned->profiled = true;
     if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
-    if (!model_costs(&planned->costs, &planned->model.graph, planned->model.precision, &planned->cluster,
-                     options->profile ? &planned->profile : NULL,
-                     planned_model_name(&planned->model.graph.arena, planned->path),
-                     hash_format(planned->model.imported.onnx.hash, hash),
-                     planned->microbatches > 0 ? planned->microbatches : PLAN_MICROBATCHES_DEFAULT,
-                     options->request.codecs, diagnostics))
+    if (!model_costs(
+            &planned->costs, &planned->model.graph, planned->model.precision, &planned->cluster,
+            options->profile ? &planned->profile : NULL, planned_model_name(&planned->model.graph.arena, planned->path),
+            hash_format(planned->model.imported.onnx.hash, hash),
+            planned->microbatches > 0 ? planned->microbatches : PLAN_MICROBATCHES_DEFAULT, options->request.codecs,
+            options->clip > 0 ? program_norm_bytes(&planned->model.graph) : 0, diagnostics))
         return false;
     model_costs_expect_rows(&planned->costs, &planned->rows);
     planned->costs.batch = batch_choice_copy(&planned->batch, &planned->costs.arena);
     planned->costs.microbatch_rows = microbatch_rows(&planned->model.graph);
-    if (options->clip > 0) planned->costs.norm_bytes = program_norm_bytes(&planned->model.graph);
     return true;
 }
 

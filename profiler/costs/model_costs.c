@@ -427,6 +427,14 @@ static bool is_like_before(const Cluster *cluster, const Profile *profile, int d
            a->slowdown == b->slowdown;
 }
 
+/* Of a layer's parameters, once a step: squares of the gradients, too, where their norm is clipped. */
+static double update_s(const Costs *costs, const SkyStage *stage, const MachineProfile *measured, Speed speed,
+                       size_t *missing)
+{
+    double squares = costs->norm_bytes > 0 ? list_s(&stage->lists[SKY_LIST_SQUARES], measured, speed, missing) : 0;
+    return squares + list_s(&stage->lists[SKY_LIST_UPDATE], measured, speed, missing);
+}
+
 /* The times of one layer on such a device. */
 static void set_device_times(Costs *costs, int device, const Cluster *cluster, int layer, const SkyStage *stage,
                              const Profile *profile, size_t *missing)
@@ -450,7 +458,7 @@ static void set_device_times(Costs *costs, int device, const Cluster *cluster, i
     Speed speed = machine_speed(from, own);
     to->forward_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_FORWARD], own, speed, missing);
     to->backward_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_BACKWARD], own, speed, missing);
-    to->update_s[layer] = from->slowdown * list_s(&stage->lists[SKY_LIST_UPDATE], own, speed, missing);
+    to->update_s[layer] = from->slowdown * update_s(costs, stage, own, speed, missing);
 }
 
 /* Of a tensor that is large enough for everything but its bytes not to count. */
@@ -494,9 +502,11 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
 }
 
 bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const Cluster *cluster, const Profile *profile,
-                 const char *name, const char *model_hash, int microbatches, unsigned codecs, Diagnostics *diagnostics)
+                 const char *name, const char *model_hash, int microbatches, unsigned codecs, int64_t norm_bytes,
+                 Diagnostics *diagnostics)
 {
-    *costs = (Costs){.microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true};
+    *costs = (Costs){
+        .microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true, .norm_bytes = norm_bytes};
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
@@ -534,7 +544,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
         model_sites_add(costs, l, &code.stage);
         layer->forward_s = list_s(&code.stage.lists[SKY_LIST_FORWARD], reference, speed, &missing);
         layer->backward_s = list_s(&code.stage.lists[SKY_LIST_BACKWARD], reference, speed, &missing);
-        layer->update_s = list_s(&code.stage.lists[SKY_LIST_UPDATE], reference, speed, &missing);
+        layer->update_s = update_s(costs, &code.stage, reference, speed, &missing);
         layer_split(layer, &code, reference, speed);
         costs->lines_vary &= code.lines_vary;
         for (int d = 0; d < cluster->device_count; d++)

@@ -10,12 +10,13 @@
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"
 
-bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip, int64_t most_skipped,
+bool gradients_open(Gradients *gradients, Pipeline *pipeline, double clip, int64_t most_skipped,
                     Diagnostics *diagnostics)
 {
     uint32_t total = pipeline->program->total_parameter_count, ranks = pipeline->program->rank_count;
     *gradients =
         (Gradients){.world = pipeline->world,
+                    .pipeline = pipeline,
                     .execution = pipeline->execution,
                     .trace = pipeline->trace,
                     .clip = clip,
@@ -95,9 +96,10 @@ static void measure(Gradients *gradients)
     uint32_t total = execution->program->total_parameter_count;
     uint32_t ranks = gradients->emulated ? execution->program->rank_count : 0, rank = execution->program->rank;
     double begin = monotonic_seconds();
+    step_clock_enter(&gradients->world->clock, PART_UPDATE); /* where plans count the squares */
     memset(gradients->squares, 0, (total + ranks) * sizeof *gradients->squares);
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const double *squares = execution_squares(execution, s, EXECUTION_GRADIENT);
+        const double *squares = pipeline_squares(gradients->pipeline, s);
         for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
             uint32_t index = execution->stages[s].stage->parameters[p].global_index;
             if (gradients->sums.owner[index] == (uint32_t)gradients->world->rank)
@@ -105,6 +107,7 @@ static void measure(Gradients *gradients)
         }
     }
     begin = trace_record_rank(gradients->trace, begin, gradients->world, execution->program, TRACE_NORM);
+    step_clock_enter(&gradients->world->clock, PART_NORM);
     if (ranks) gradients->squares[total + rank] = monotonic_seconds();
     world_sum(gradients->world, gradients->squares, total + ranks, "the norm of the gradient"); /* one term: exact */
     for (uint32_t r = 0; r < ranks; r++) gradients->begun[r] = (int64_t)(gradients->squares[total + r] * 1e9);

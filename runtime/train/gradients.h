@@ -7,6 +7,7 @@
 
 typedef struct Gradients {
     World *world;
+    Pipeline *pipeline;
     Execution *execution;
     Trace *trace;
     double clip;          /* 0: none */
@@ -20,7 +21,7 @@ typedef struct Gradients {
 } Gradients;
 
 /* Collective: ranks find out who holds what. */
-bool gradients_open(Gradients *gradients, const Pipeline *pipeline, double clip, int64_t most_skipped,
+bool gradients_open(Gradients *gradients, Pipeline *pipeline, double clip, int64_t most_skipped,
                     Diagnostics *diagnostics);
 void gradients_close(Gradients *gradients);
 

@@ -537,6 +537,15 @@ static void stop_if_diverged(const Pipeline *pipeline, uint32_t local)
                        parameter->value.name, pipeline->program->stages[local].index);
 }
 
+const double *pipeline_squares(Pipeline *pipeline, uint32_t local)
+{
+    synchronise(pipeline, false);
+    Stopwatch start = stopwatch_start(pipeline);
+    const double *squares = execution_squares(pipeline->execution, local, EXECUTION_GRADIENT);
+    stretch(pipeline, start);
+    return squares;
+}
+
 bool pipeline_update(Pipeline *pipeline, uint32_t local, int64_t step, Diagnostics *diagnostics)
 {
     SkyInstruction item = {.op = SKY_UPDATE, .stage = pipeline->program->stages[local].index};

@@ -94,6 +94,8 @@ uint32_t pipeline_microbatches(const Pipeline *pipeline, const PackedBatch *pack
 bool pipeline_train(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
 /* Forward only. */
 bool pipeline_evaluate(Pipeline *pipeline, const PipelineBatch *batch, Diagnostics *diagnostics);
+/* execution_squares of the stage's gradients, which take their time on an emulated device, too. */
+const double *pipeline_squares(Pipeline *pipeline, uint32_t local_stage);
 /* Runs the optimiser of one stage of this rank: for `finish`. Ends the run if a spot check finds a parameter that is
  * not finite (execution_spot_not_finite). */
 bool pipeline_update(Pipeline *pipeline, uint32_t local_stage, int64_t step, Diagnostics *diagnostics);

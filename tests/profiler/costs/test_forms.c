@@ -60,7 +60,7 @@ static int set_up(void **state)
     fixture = (Fixture){0};
     *state = &fixture;
     bool ok = load_model(&fixture.model, &fixture.arena, &diagnostics) &&
-              model_costs(&fixture.costs, &fixture.model.graph, PRODUCTS_F32, &cluster, NULL, "nano", "", 4, coded,
+              model_costs(&fixture.costs, &fixture.model.graph, PRODUCTS_F32, &cluster, NULL, "nano", "", 4, coded, 0,
                           &diagnostics) &&
               problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
     diagnostics_free(&diagnostics); /* of warnings, too */
