@@ -45,6 +45,11 @@ enum {
     SIZE_WORTH_THREADS = 1000000,
     /* Widths of searches over arcs may grow until a cut has this many arcs to extend in all: milliseconds. */
     SIZE_SEARCH_ARCS = 100000,
+    /* Pairs of a start and an end of stages that a search looks at for each of its partial plans. With more, it leaves
+     * out starts, unless the problem is small, but not so many that an end has fewer starts than this. */
+    SIZE_SEARCH_STARTS = 2000000, /* where the search may prove something */
+    SIZE_ROUGH_STARTS = 500000,
+    SIZE_SEARCH_WINDOW = 64,
     /* Layers x devices x choices of which devices recompute: up to so many, all choices are tried. */
     SIZE_RECOMPUTE_CHOICES = 30000,
     /* Certificates: the nodes of a tree where a shorter interval would do with fewer; and the nodes and intervals of a

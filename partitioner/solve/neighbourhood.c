@@ -103,8 +103,11 @@ static bool solve_gaps(const Gaps *g, int64_t cap, const AllocationValue *value,
     relaxation_create_around(&r, p, cap, sums, &freeze);
     if (r.class_count > 0) {
         Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = deadline};
-        SearchLimits limits = {
-            .width = WIDTH, .best = (double)value->step, .period_low = frozen_period(g), .deadline = deadline};
+        SearchLimits limits = {.width = WIDTH,
+                               .rough = true,
+                               .best = (double)value->step,
+                               .period_low = frozen_period(g),
+                               .deadline = deadline};
         double target = sums ? (double)value->step - problem_rounds(p, (double)limits.period_low) - 0.5 : 0;
         prices_solve(&prices, &r, target, ITERATIONS);
         if (prices.bound <= target) {
@@ -123,7 +126,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *allocation, int64_t b
     Arena arena = {0};
     Gaps gaps = {p, allocation, arena_new_array(&arena, bool, (size_t)allocation->stage_count),
                  arena_new_array(&arena, bool, (size_t)p->device_count), 0};
-    bool step = p->objective == PLAN_OBJECTIVE_STEP;
+    bool step = p->objective == PLAN_OBJECTIVE_STEP, whole;
     int64_t cap;
     if (!step)
         cap = choose_period(n, value.period, bound - 1);
@@ -133,6 +136,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *allocation, int64_t b
     int target = LEAST_FREE + draw(n, MORE_FREE + growth);
     choose_gaps(n, &gaps, cap, target < allocation->stage_count ? target : allocation->stage_count);
     choose_spares(n, &gaps);
+    whole = gaps.free == allocation->stage_count && p->device_count - allocation->stage_count <= MOST_SPARES;
     bool found = solve_gaps(&gaps, cap, &value, n->deadline, better);
     if (found) {
         AllocationValue now = allocation_evaluate(p, better);
@@ -141,6 +145,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *allocation, int64_t b
     n->tried++;
     n->better += found;
     n->failures = found ? 0 : n->failures + 1;
+    n->repeated = found || !whole ? 0 : n->repeated + 1;
     arena_free(&arena);
     return found;
 }

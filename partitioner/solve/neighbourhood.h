@@ -10,6 +10,7 @@ typedef struct Neighbourhood {
     uint64_t random; /* state: the same start gives the same search */
     int64_t tried, better;
     int failures;    /* in a row: neighbourhoods grow with them */
+    int repeated;    /* of those, tries in a row that left everything free, as those of plans of few stages do */
     double deadline; /* on the problem's watch: tries end then; 0: never */
 } Neighbourhood;
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "partitioner/sizes.h"
+
 /* A partial plan: the stages from `start` to the end. */
 typedef struct Label {
     double bound; /* rank; for sums: the least step of a completion; for feasibility: minus the spare prices */
@@ -42,6 +44,7 @@ typedef struct Search {
     size_t used_capacity;
     Option *options; /* scratch [class]: for stretched stages that end at the cut at hand, cheapest first */
     int option_count;
+    int stride; /* stages start at its multiples, and as early as they can; 1: anywhere */
     int *table; /* hash table over the kept labels of one cut: index + 1 */
     int *chain; /* [kept]: next of the same slot, + 1 */
     int chain_capacity;
@@ -162,7 +165,7 @@ static void extend_class(Search *s, const Label *from, int index, int c)
     if (link >= RELAXATION_INFINITY / 2) return;
     if (r->high) high = r->high[(size_t)c * (size_t)(p->layer_count + 1) + (size_t)end];
     if (r->maximal && low < high) high = low + 1;
-    for (int start = low; start < high && !(s->goal >= 0 && !r->sums); start++) {
+    for (int start = low; start < high && !(s->goal >= 0 && !r->sums); start += s->stride - start % s->stride) {
         if (r->closed && start > 0 && r->closed[start]) continue;
         if (p->holes && !problem_stage_fits(p, r->class_type[c], start, end, own > 0 ? own : 1)) continue;
         extend(s, from, index, c, r->class_type[c], start, end, link);
@@ -345,6 +348,19 @@ static double least_update(const Relaxation *r)
     return mean > largest ? mean : largest;
 }
 
+/* Stages of few devices and many layers have many starts, so that all pairs of a start and an end are ever more for
+ * every layer more: starts that lie close together stand for each other. */
+static int choose_stride(const Relaxation *r, bool rough)
+{
+    const int *low = relaxation_low(r, r->levels, 0);
+    int cuts = r->problem->layer_count + 1, stride = 1;
+    int64_t starts = 0, stages = (int64_t)cuts * r->class_count, most = rough ? SIZE_ROUGH_STARTS : SIZE_SEARCH_STARTS;
+    bool all = r->arcs || r->maximal || size_is_small(r->problem);
+    for (int64_t i = 0; i < stages && !all; i++) starts += i % cuts - low[i];
+    while (starts / stride / stride > most && starts / stages >= (int64_t)SIZE_SEARCH_WINDOW * 2 * stride) stride *= 2;
+    return stride;
+}
+
 SearchResult search_plans(const Relaxation *relaxation, const double *price, SearchLimits limits,
                           Allocation *allocation)
 {
@@ -366,8 +382,9 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
     s.table_size = 2 * (s.limits.width < 100000 ? s.limits.width : 100000) + 1;
     s.table = arena_new_array(&arena, int, (size_t)s.table_size);
     s.options = arena_new_array(&arena, Option, (size_t)relaxation->class_count);
-    s.overflow = relaxation->late;
-    if (!s.overflow) extend_all(&s, -1);
+    s.stride = choose_stride(relaxation, limits.rough);
+    s.overflow = relaxation->late || s.stride > 1;
+    if (!relaxation->late) extend_all(&s, -1);
     for (int cut = p->layer_count - 1; cut > 0 && !(s.goal >= 0 && !relaxation->sums); cut--) {
         process(&s, cut);
         watch_count(p->watch, WATCH_LABEL, s.extended);

@@ -9,6 +9,7 @@ typedef struct SearchLimits {
     int width;          /* partial plans kept per cut */
     int64_t period_low; /* sums: only plans of at least this period matter */
     double best;        /* sums: only plans of a step below this matter */
+    bool rough;         /* for a plan alone: of large problems fewer starts of stages are looked at */
     double deadline;    /* on the problem's watch: then the search is incomplete; 0: none */
 } SearchLimits;
 

@@ -22,6 +22,7 @@ double solver_price_deadline(const Solver *s) { return watch_share(s->problem->w
 
 void solver_improve(Solver *s, int failures, double until)
 {
+    enum { REPEATED = 15 }; /* a step's neighbourhoods of everything have five caps, drawn at random */
     if (size_is_small(s->problem)) return;
     for (int failed = 0;
          failed < failures && s->best.found && !solver_out_of_time(s) && !watch_passed(s->problem->watch, until);
@@ -31,5 +32,6 @@ void solver_improve(Solver *s, int failures, double until)
         if (neighbourhood_try(&s->neighbourhood, s->best.allocation, s->bound, &s->trial) &&
             incumbent_offer(&s->best, &s->trial))
             failed = -1;
+        if (s->problem->objective == PLAN_OBJECTIVE_STEP && s->neighbourhood.repeated >= REPEATED) return;
     }
 }

@@ -58,7 +58,8 @@ def devices(count, layers=10, regions=2):
              "bandwidth_Bps": [[1e9] * regions] * regions}
     return json.dumps({
         "format": "skycc.costs/1", "name": "many", "microbatches": 8, "links": links,
-        "layers": [dict(layer, name=f"l{i}", output_bytes=100 + i) for i in range(layers)],
+        "layers": [dict(layer, name=f"l{i}", output_bytes=100 + i, forward_s=1e-3 + i * 7919 % 997 * 1e-6)
+                   for i in range(layers)],
         "devices": [{"name": f"d{i}", "slowdown": 1 + i / count, "memory_bytes": 1 << 40, "region": f"r{i % regions}"}
                     for i in range(count)]}).encode()
 
@@ -66,6 +67,10 @@ def devices(count, layers=10, regions=2):
 def marks(count):
     """A text of combining marks out of order."""
     return ("text,label\n" + "\u0301\u0323" * count + ",a\nabc,b\n").encode()
+
+
+def layers(count):
+    return devices(3, count, 3)
 
 
 def check(what, make, count, *arguments):
@@ -86,6 +91,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("marks", marks, 2000, "tokenize", "--vocab", "vocab.txt", "input.csv", "--text", "text", "--label", "label",
           "-o", "rows.safetensors")
     check("devices", devices, 1000, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
+    check("layers", layers, 200, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
     with open("input.csv", "wb") as links:
         links.write(devices(100, 2000, 100))
     text = printed(SKYCC, "plan", "--costs", "input.csv", code=1)
