@@ -63,6 +63,8 @@ typedef struct FederationPrivacy {
  * and the highest quarter (Yin et al., "Byzantine-robust distributed learning", ICML 2018). */
 typedef enum RobustRule { ROBUST_NONE, ROBUST_MEDIAN, ROBUST_TRIMMED, ROBUST_RULE_COUNT } RobustRule;
 
+enum { ROBUST_FEWEST_SITES = 3 }; /* of two, the median is the mean */
+
 extern const char *const robust_names[ROBUST_RULE_COUNT];
 
 /* What the coordinator alone does with the models of rounds: no part of what all parties agree on. */

@@ -239,13 +239,23 @@ static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites,
     if (given < needed)
         return yaml_error(&reader->yaml, threshold, NULL, "two thirds of the sites, and one",
                           "threshold must be at least %d for %d sites", needed, sites);
+    if (least < given && !reader->compiled) /* sites that amendments add raise what a sum needs */
+        return yaml_error(&reader->yaml, min_sites, NULL,
+                          threshold ? "leave one of them out" : "leave it out, or aggregate: plain, which needs fewer",
+                          threshold ? "min_sites: %lld is below threshold: %lld"
+                                    : "min_sites: %lld is below the %lld sites that a secure sum needs",
+                          (long long)least, (long long)given);
     federation->least = (int)(given > least ? given : least);
     if (drawn && drawn < federation->least)
         return yaml_error(&reader->yaml, sample, NULL, "draw more, or lower min_sites and threshold",
                           "sample: %lld is fewer than the %d sites that a round needs", (long long)drawn,
                           federation->least);
     federation->sample = drawn < sites ? (int)drawn : 0;
-    return true;
+    YamlNode *few = min_sites ? min_sites : threshold ? threshold : sample;
+    return !few || !federation->robust || federation->least >= ROBUST_FEWEST_SITES || reader->compiled ||
+           yaml_error(&reader->yaml, few, NULL, "leave it out",
+                      "robust: %s needs %d updates in every round, and this allows rounds of %d",
+                      robust_names[federation->robust], ROBUST_FEWEST_SITES, federation->least);
 }
 
 static bool read_steps(Reader *reader, YamlNode *node)
@@ -269,7 +279,7 @@ static bool read_overlap(Reader *reader, YamlNode *node)
         reader->federation->overlap = FEDERATION_OVERLAP_ALL;
         return true;
     }
-    return read_integer(reader, node, NULL, "overlap", MOST_COUNT, &reader->federation->overlap);
+    return yaml_integer(&reader->yaml, node, NULL, "overlap", 0, MOST_COUNT, &reader->federation->overlap);
 }
 
 static bool read_codec(Reader *reader, YamlNode *node, const char *name, Codec *codec)
@@ -303,9 +313,9 @@ static bool check_robust(Reader *reader, const YamlMember *members)
             "aggregate: plain; with secure sums, sites refuse a global model that is worse for their rows",
             "robust: %s needs to see every update, and aggregate: secure shows only their sum",
             robust_names[federation->robust]);
-    return federation->site_count >= 3 ||
-           yaml_error(&reader->yaml, members[ROBUST].value, NULL, "leave it out", "robust: %s needs at least 3 sites",
-                      robust_names[federation->robust]);
+    return federation->site_count >= ROBUST_FEWEST_SITES ||
+           yaml_error(&reader->yaml, members[ROBUST].value, NULL, "leave it out", "robust: %s needs at least %d sites",
+                      robust_names[federation->robust], ROBUST_FEWEST_SITES);
 }
 
 /* What would have to know of the second half of an update. */

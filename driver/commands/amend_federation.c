@@ -64,6 +64,10 @@ static bool read_model(Amending *amending, Diagnostics *diagnostics)
     const char *path = arena_format(arena_of(amending), "%s/coordinator/model.safetensors", amending->home);
     if (!global_model_open_file(model, federation->compiled.identity, path, 0, diagnostics)) return false;
     int64_t *round = &amending->amendment.from_round;
+    if (*round && *round <= model->round)
+        return input_error(diagnostics, amending->federate.options->amend, "name a later from_round, or leave it out",
+                           "begins with round %lld, which is over: %lld were made", (long long)*round,
+                           (long long)model->round);
     if (!*round) *round = model->round + 2;
     for (int s = 0; s < federation->site_count; s++) /* in the order in which they were signed */
         for (int i = 0; i < 3; i++) {

@@ -15,6 +15,7 @@
 #include "driver/federate/federation_start.h"
 #include "driver/federate/federation_steps.h"
 #include "federation/amendment.h"
+#include "federation/fragments.h"
 #include "federation/planning/probed_links.h"
 #include "frontend/onnx/model.h"
 
@@ -136,6 +137,10 @@ static void tell(const Federate *federate)
     if (federate->options->follows)
         text_print(stdout, "continues with round %lld of %lld\n", (long long)federate->start.model.round + 1,
                    (long long)federation->rounds);
+    size_t fragments = fragments_most(federate->start.model.tensor_count, (size_t)federation->fragments);
+    if (fragments < (size_t)federation->fragments)
+        text_print(stdout, "fragments: %zu, not %lld: one for each parameter\n", fragments,
+                   (long long)federation->fragments);
     if (federation->compiled.why_steps) text_print(stdout, "local_steps: %s\n", federation->compiled.why_steps);
     for (int s = 0; s < federation->site_count; s++)
         text_print(stdout, "%s/%s/train --join --data DATA --checkpoint DIR      # at %s, %lld rows per step\n",

@@ -28,9 +28,13 @@ static bool settle_rows(FederationSite *site, const char *file, int64_t rows, in
 bool federation_settle_rows(Federation *federation, const char *file, int64_t rows, int microbatches,
                             Diagnostics *diagnostics)
 {
-    for (int s = 0; s < federation->site_count; s++)
+    bool said = microbatches < 1;
+    for (int s = 0; s < federation->site_count; s++) {
+        said |= !federation->sites[s].rows_per_step;
         if (!settle_rows(&federation->sites[s], file, rows, microbatches, diagnostics)) return false;
-    return true;
+    }
+    return said || usage_error(diagnostics, "leave it out, or leave rows_per_step out where it is to hold",
+                               "--microbatches changes nothing: every site of %s has rows_per_step", file);
 }
 
 MeetingRules federation_meeting_rules(const Federation *federation, int64_t elements, int64_t states)

@@ -188,7 +188,7 @@ static void overlap_is_read(void **state)
         int64_t overlap;
     } cases[] = {{SITES COORDINATOR FIVE "overlap: 2\n", 2},
                  {SITES COORDINATOR FIVE "overlap: all\n", 5},
-                 {SITES COORDINATOR FIVE, 0}};
+                 {SITES COORDINATOR FIVE "overlap: 0\n", 0}};
     Hash hashes[3];
     for (int c = 0; c < 3; c++) {
         Federation federation;
@@ -231,6 +231,13 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES "coordinator: {address: nowhere, key: " KEY_D "}\n" STEPS, "address 'nowhere' is not HOST:PORT");
     refuse(SITES COORDINATOR STEPS "threshold: 2\n", "threshold must be at least 3 for 3 sites");
     refuse(SITES COORDINATOR STEPS "min_sites: 4\n", "min_sites must be from 1 to 3, not 4");
+    refuse(SITES COORDINATOR STEPS "min_sites: 1\n",
+           "8:12: error: min_sites: 1 is below the 3 sites that a secure sum");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\nmin_sites: 1\nthreshold: 2\n",
+           "min_sites: 1 is below threshold: 2");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\nrobust: median\nmin_sites: 2\n",
+           "robust: median needs 3 updates in every round, and this allows rounds of 2");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\nrobust: trimmed\nsample: 2\n", "this allows rounds of 2");
     refuse(SITES COORDINATOR STEPS "outer: {optimizer: lion}\n", "unknown outer optimiser 'lion'");
     refuse(SITES COORDINATOR STEPS "outer: {optimizer: adam, momentum: 0.9}\n", "adam has no momentum");
     refuse(SITES COORDINATOR STEPS "outer: {optimizer: sgd, beta2: 0.9}\n", "sgd has no beta2");

@@ -554,6 +554,8 @@ def check_amendments():
         require(all((own[key] == value).all() for key, value in model.items()), f"{name} has another model")
     for what in ["accra joined in round 2.", "oslo has a new key from round 2.", "lima left in round 4."]:
         require(holds("coordinator/status.html", what), f"the status page lacks: {what}")
+    text = amend("amended", "remove: [accra]\nfrom_round: 4\n", code=1)
+    require("begins with round 4, which is over: 4 were made" in text, text)
     # The key that was replaced counts no more, and is refused by name.
     serving = coordinator("amended")
     text = call("amended/oslo/train", "--join", "--data", "oslo.safetensors", "--checkpoint", "amended-again", "--key",
@@ -653,6 +655,8 @@ def check_refusals():
     require("model.safetensors" in text, text)
     text = federate("odd", "rounds: 1", "threshold: 2", code=1)
     require("threshold must be at least 3 for 3 sites" in text and not os.path.exists("odd"), text)
+    text = federate("odd", "rounds: 1", options=["--microbatches", "2"], code=2)
+    require("--microbatches changes nothing: every site" in text and not os.path.exists("odd"), text)
     SITES["oslo"] = (2, 6)
     text = federate("odd", "rounds: 1", code=1)
     require("rows_per_step of site 'oslo' is 6, not a multiple of the micro-batch size 4" in text, text)
@@ -668,7 +672,8 @@ def check_stale_programs():
     def identity(folder):
         with open(f"{folder}/paris/federation.yaml", encoding="utf-8") as file:
             return next(line for line in file if line.startswith("  federation:"))
-    federate("earlier", "rounds: 1", options=["--dropout", "0.2"])
+    text = federate("earlier", "rounds: 1", "fragments: 99", options=["--dropout", "0.2"])
+    require(re.search(r"^fragments: \d\d, not 99: one for each parameter$", text, re.M) is not None, text)
     federate("stale", "rounds: 1", options=["--dropout", "0.1"])
     require(
         identity("earlier") != identity("stale"), "federations that compute different things have different identities")
