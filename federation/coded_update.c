@@ -32,21 +32,31 @@ bool coded_update_make(Codec codec, float *values, float *left, size_t count, Bu
     return finite;
 }
 
+int64_t coded_update_weight(const unsigned char *message)
+{
+    uint32_t words[FIXED_POINT_WEIGHT_WORDS];
+    bool ok = true;
+    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) {
+        words[i] = get_u32(message + 4 * i);
+        ok &= words[i] <= 0xffff; /* larger values only occur in sums */
+    }
+    return ok ? fixed_point_get_weight(words) : -1;
+}
+
 bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
                        uint32_t *words)
 {
-    if (size != coded_update_bytes(codec, count)) return false;
-    bool ok = true;
-    for (int i = 0; i < FIXED_POINT_WEIGHT_WORDS; i++) {
-        words[count + (size_t)i] = get_u32(message + 4 * i);
-        ok &= words[count + (size_t)i] <= 0xffff; /* larger values only occur in sums */
+    float values[64 * CODEC_TILE]; /* small enough to stay in a cache */
+    const size_t most = sizeof values / sizeof *values;
+    int64_t weight = size == coded_update_bytes(codec, count) ? coded_update_weight(message) : -1;
+    bool ok = weight >= 0;
+    for (size_t at = 0; at < count && ok; at += most) {
+        size_t here = count - at < most ? count - at : most;
+        int needed = 0;
+        codec_decode_row(codec, message + WEIGHT_BYTES + codec_row_bytes(codec, (int64_t)at), (int64_t)here, values);
+        ok = fixed_point_exponent(values, here, weight, &needed) && needed <= exponent;
+        if (ok && words) fixed_point_encode(words + at, values, here, weight, exponent, sites);
     }
-    int64_t weight = fixed_point_get_weight(words + count);
-    float *values = memory_allocate(count * sizeof *values);
-    int needed = 0;
-    codec_decode_row(codec, message + WEIGHT_BYTES, (int64_t)count, values);
-    ok = ok && fixed_point_exponent(values, count, weight, &needed) && needed <= exponent;
-    if (ok) fixed_point_encode(words, values, count, weight, exponent, sites);
-    free(values);
+    if (ok && words) fixed_point_put_weight(words + count, weight);
     return ok;
 }

@@ -17,8 +17,12 @@ size_t coded_update_bytes(Codec codec, size_t count);
  * */
 bool coded_update_make(Codec codec, float *values, float *left, size_t count, Buffer *bytes);
 
+/* What the message of such a size has as its weight; -1: not a weight. */
+int64_t coded_update_weight(const unsigned char *message);
+
 /* A message as words of a sum (fixed_point.h) of `sites` sites at `exponent`: FIXED_POINT_WEIGHT_WORDS more than
- * values. False: another size, values that are not finite or beyond the exponent, or a weight that is none. */
+ * values; NULL: it is only checked. False: another size, values that are not finite or beyond the exponent, or a weight
+ * that is none. */
 bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
                        uint32_t *words);
 

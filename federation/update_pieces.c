@@ -41,29 +41,44 @@ static Words place_of(const Federation *federation, const SumRound *round, size_
 
 /* ---- What a piece says ---- */
 
-static bool read_plain(Words *words, const unsigned char *bytes, size_t size)
+static size_t coded_bytes(const Federation *federation, const Words *words)
 {
-    if (size != words->count * sizeof *words->words) return false;
-    for (size_t i = 0; i < words->count; i++) words->words[i] = get_u32(bytes + 4 * i);
-    return true;
+    return coded_update_bytes(federation->codec, words->values);
 }
 
-static ArrivalState read_piece(const ArrivingUpdate *update, const Federation *federation, const SumRound *round,
-                               int site, Words *words, const unsigned char *bytes, size_t size, SumProblem *problem)
+/* Of the piece's bytes, without its number. */
+static size_t bytes_of(const Federation *federation, const Words *words)
 {
-    if (federation->codec == CODEC_NONE)
-        return read_plain(words, bytes, size) ? ARRIVAL_GOES_ON
-                                              : refuse_piece(problem, site, "sent an update of the wrong size");
-    size_t coded = coded_update_bytes(federation->codec, words->values);
-    int further = words->is_last ? FIXED_POINT_EVALUATION_WORDS : 0;
-    if (size != coded + 4 * (size_t)further) return refuse_piece(problem, site, "sent an update of the wrong size");
-    for (int i = 0; i < further; i++)
-        words->words[words->values + FIXED_POINT_WEIGHT_WORDS + (size_t)i] = get_u32(bytes + coded + 4 * i);
-    if (!coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->sites, words->words))
+    if (federation->codec == CODEC_NONE) return words->count * sizeof *words->words;
+    return coded_bytes(federation, words) + (words->is_last ? 4 * (size_t)FIXED_POINT_EVALUATION_WORDS : 0);
+}
+
+static ArrivalState check_piece(const ArrivingUpdate *update, const Federation *federation, const SumRound *round,
+                                int site, const Words *words, const unsigned char *bytes, size_t size,
+                                SumProblem *problem)
+{
+    if (size != bytes_of(federation, words)) return refuse_piece(problem, site, "sent an update of the wrong size");
+    if (federation->codec == CODEC_NONE) return ARRIVAL_GOES_ON;
+    if (!coded_update_read(federation->codec, bytes, coded_bytes(federation, words), words->values, round->exponent,
+                           round->sites, NULL))
         return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
-    if (update->pieces && fixed_point_get_weight(words->words + words->values) != update->weight)
+    if (update->pieces && coded_update_weight(bytes) != update->weight)
         return refuse_piece(problem, site, "sent pieces of one update with several weights");
     return ARRIVAL_GOES_ON;
+}
+
+/* Adds a piece that was checked. `words` has room for it. False: it is not what was checked. */
+static bool add_piece(const Federation *federation, SumRound *round, int site, const Words *words,
+                      const unsigned char *bytes)
+{
+    bool plain = federation->codec == CODEC_NONE;
+    size_t coded = plain ? 0 : coded_bytes(federation, words);
+    size_t done = plain ? 0 : words->values + FIXED_POINT_WEIGHT_WORDS;
+    for (size_t i = done; i < words->count; i++) words->words[i] = get_u32(bytes + coded + 4 * (i - done));
+    bool ok = plain || coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->sites,
+                                         words->words);
+    if (ok) sum_round_add(round, site, words->words, words->first, words->count);
+    return ok;
 }
 
 /* ---- What waits on disk ---- */
@@ -79,21 +94,22 @@ static bool open_file(ArrivingUpdate *update, const char *path)
     return update->has_file;
 }
 
-static bool store(ArrivingUpdate *update, const Words *words)
+/* Where a piece lies: all pieces but the last have one size. */
+static off_t place_on_disk(const Federation *federation, const SumRound *round, size_t number)
 {
-    const char *from = (const char *)words->words;
-    size_t bytes = words->count * sizeof *words->words;
-    off_t at = (off_t)(words->first * sizeof *words->words);
+    Words first = place_of(federation, round, 0);
+    return (off_t)(number * bytes_of(federation, &first));
+}
+
+static bool store(const ArrivingUpdate *update, const unsigned char *from, size_t bytes, off_t at)
+{
     for (ssize_t done; bytes > 0; from += done, at += done, bytes -= (size_t)done)
         if ((done = pwrite(update->file, from, bytes, at)) <= 0) return false;
     return true;
 }
 
-static bool load(const ArrivingUpdate *update, Words *words)
+static bool load(const ArrivingUpdate *update, unsigned char *to, size_t bytes, off_t at)
 {
-    char *to = (char *)words->words;
-    size_t bytes = words->count * sizeof *words->words;
-    off_t at = (off_t)(words->first * sizeof *words->words);
     for (ssize_t done; bytes > 0; to += done, at += done, bytes -= (size_t)done)
         if ((done = pread(update->file, to, bytes, at)) <= 0) return false;
     return true;
@@ -103,29 +119,32 @@ static bool load(const ArrivingUpdate *update, Words *words)
 static ArrivalState add_all(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                             uint32_t *words)
 {
+    unsigned char *bytes = memory_allocate(update_piece_most_bytes(federation));
     bool ok = true;
     for (size_t number = 0; number < update->pieces && ok; number++) {
         Words piece = place_of(federation, round, number);
         piece.words = words;
-        ok = load(update, &piece);
-        if (ok) sum_round_add(round, site, piece.words, piece.first, piece.count);
+        ok = load(update, bytes, bytes_of(federation, &piece), place_on_disk(federation, round, number)) &&
+             add_piece(federation, round, site, &piece, bytes);
     }
+    free(bytes);
     arriving_drop(update);
     if (ok) sum_round_count(round, site);
     return ok ? ARRIVAL_WHOLE : ARRIVAL_SPOILT;
 }
 
 static ArrivalState keep(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
-                         const char *path, const Words *words)
+                         const char *path, const Words *words, const unsigned char *bytes, size_t size)
 {
     if (words->is_last && update->pieces == 0) {
-        sum_round_add(round, site, words->words, words->first, words->count);
+        if (!add_piece(federation, round, site, words, bytes)) bug("a piece that was checked");
         sum_round_count(round, site);
         return ARRIVAL_WHOLE;
     }
-    if ((!update->has_file && !open_file(update, path)) || !store(update, words)) return ARRIVAL_NO_ROOM;
-    if (update->pieces++ == 0 && federation->codec != CODEC_NONE)
-        update->weight = fixed_point_get_weight(words->words + words->values);
+    if ((!update->has_file && !open_file(update, path)) ||
+        !store(update, bytes, size, place_on_disk(federation, round, update->pieces)))
+        return ARRIVAL_NO_ROOM;
+    if (update->pieces++ == 0 && federation->codec != CODEC_NONE) update->weight = coded_update_weight(bytes);
     return words->is_last ? add_all(update, federation, round, site, words->words) : ARRIVAL_GOES_ON;
 }
 
@@ -137,10 +156,13 @@ ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation,
     if (number < update->pieces) return refuse_piece(problem, site, "has sent this piece of its update before");
     if (number > update->pieces) return refuse_piece(problem, site, "left out a piece of its update");
     Words words = place_of(federation, round, number);
-    words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words.words);
-    ArrivalState state = read_piece(update, federation, round, site, &words, bytes + UPDATE_PIECE_HEAD,
-                                    size - UPDATE_PIECE_HEAD, problem);
-    if (state == ARRIVAL_GOES_ON) state = keep(update, federation, round, site, path, &words);
+    bytes += UPDATE_PIECE_HEAD;
+    size -= UPDATE_PIECE_HEAD;
+    ArrivalState state = check_piece(update, federation, round, site, &words, bytes, size, problem);
+    if (state != ARRIVAL_GOES_ON) return state;
+    if (words.is_last) /* then all are added */
+        words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words.words);
+    state = keep(update, federation, round, site, path, &words, bytes, size);
     free(words.words);
     return state;
 }

@@ -36,7 +36,7 @@ typedef struct ArrivingUpdate {
     size_t pieces;
     int64_t weight; /* that they say, in a codec */
     bool has_file;
-    int file; /* of words; it has no name, so that nothing is left of it when the process ends */
+    int file; /* of pieces as they came; it has no name, so that nothing is left of it when the process ends */
 } ArrivingUpdate;
 
 typedef enum ArrivalState {

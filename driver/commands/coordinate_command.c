@@ -1,4 +1,5 @@
 /* skycc coordinate: runs the coordinator of a federation until its last round. */
+#include <malloc.h>
 #include <signal.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -150,6 +151,7 @@ static bool check_outputs(Coordinate *coordinate, Diagnostics *diagnostics)
 bool coordinate_command(const Options *options, Diagnostics *diagnostics)
 {
     Coordinate coordinate = {.options = options};
+    mallopt(M_MMAP_THRESHOLD, 4 << 20); /* pieces of a round come and go: their memory is used again */
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -1,6 +1,7 @@
 #include "federation/aggregate/fixed_point.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The sum of 2^8 words of 16 bits. */
 static const uint32_t most_weight_word = 0xffff << 8;
@@ -25,7 +26,13 @@ static double limit_of(int sites) { return floor((double)INT32_MAX / sites); }
 void fixed_point_encode(uint32_t *words, const float *values, size_t count, int64_t weight, int exponent, int sites)
 {
     double factor = ldexp((double)weight, -exponent), limit = limit_of(sites);
-    for (size_t i = 0; i < count; i++) words[i] = (uint32_t)(int32_t)nearbyint((double)values[i] * factor * limit);
+    for (size_t i = 0; i < count; i++) {
+        /* Added to a number below 2^31, this leaves the nearest whole one in the low bits: vectors lack nearbyint. */
+        double rounded = (double)values[i] * factor * limit + 0x1.8p52;
+        uint64_t bits;
+        memcpy(&bits, &rounded, sizeof bits);
+        words[i] = (uint32_t)bits;
+    }
 }
 
 void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t total_weight, int exponent, int sites)

@@ -13,6 +13,8 @@
 #include "federation/aggregate/sum_messages.h"
 #include "federation/coded_update.h"
 #include "federation/member/feedback.h"
+#include "federation/messages.h"
+#include "federation/update_pieces.h"
 #include "tests/common/scratch.h"
 
 enum { ELEMENTS = 200, ROUNDS = 40, SITES = 3 };
@@ -93,6 +95,63 @@ static void sums_are_those_of_decoded_updates(void **state)
             assert_true(fabs(mean[i] - expected) < 1e-8);
         }
         for (int s = 0; s < SITES; s++) buffer_free(&messages[s]);
+    }
+}
+
+enum { MANY = 9000, PIECE = 5120 }; /* more values than are decoded at once */
+
+/* A piece of the row, as a site sends it; after the last one what it has measured, which is nothing. */
+static ArrivalState send_piece(ArrivingUpdate *update, const Federation *federation, SumRound *sum, const Buffer *row,
+                               size_t number, int64_t weight, SumProblem *problem)
+{
+    Buffer message = {0};
+    unsigned char head[UPDATE_PIECE_HEAD], none[4 * FIXED_POINT_EVALUATION_WORDS] = {0};
+    size_t first = number * PIECE, count = MANY - first < PIECE ? MANY - first : PIECE;
+    put_u64(head, number);
+    buffer_append(&message, head, sizeof head);
+    put_weight(&message, weight);
+    buffer_append(&message, row->bytes + codec_row_bytes(federation->codec, (int64_t)first),
+                  (size_t)codec_row_bytes(federation->codec, (int64_t)count));
+    if (first + count == MANY) buffer_append(&message, none, sizeof none);
+    ArrivalState state =
+        arriving_take(update, federation, sum, 1, "coded", (const unsigned char *)message.bytes, message.size, problem);
+    buffer_free(&message);
+    return state;
+}
+
+/* They wait as they came, and are in the sum with the last: what the row says, in fixed point. */
+static void pieces_are_the_update(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
+        const Federation federation = {.codec = codecs[c], .update_piece = PIECE};
+        float values[MANY], left[MANY] = {0};
+        uint32_t words[MANY];
+        Buffer row = {0};
+        SumRound sum;
+        SumProblem problem;
+        ArrivingUpdate update = {0};
+        for (size_t i = 0; i < MANY; i++) values[i] = update_of(1, 0, i);
+        assert_true(coded_update_make(codecs[c], values, left, MANY, &row));
+        sum_round_open(&sum, SITES, 1, false, MANY + FIXED_POINT_TAIL_WORDS);
+        assert_true(fixed_point_exponent(values, MANY, 7, &sum.exponent));
+        for (size_t number = 0; number * PIECE < MANY; number++) {
+            bool is_last = (number + 1) * PIECE >= MANY;
+            assert_int_equal(sum.words[0], 0);
+            if (number) {
+                assert_int_equal(send_piece(&update, &federation, &sum, &row, number, 6, &problem), ARRIVAL_REFUSED);
+                assert_string_equal(problem.text, "sent pieces of one update with several weights");
+            }
+            assert_int_equal(send_piece(&update, &federation, &sum, &row, number, 7, &problem),
+                             is_last ? ARRIVAL_WHOLE : ARRIVAL_GOES_ON);
+        }
+        for (size_t i = 0; i < MANY; i++)
+            words[i] = (uint32_t)(int32_t)nearbyint(ldexp(7 * (double)values[i], -sum.exponent) * (INT32_MAX / SITES));
+        assert_memory_equal(words, sum.words, sizeof words);
+        assert_int_equal(fixed_point_get_weight(sum.words + MANY), 7);
+        assert_true(sum.members[1].counted);
+        sum_round_close(&sum);
+        buffer_free(&row);
     }
 }
 
@@ -190,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_sent_and_what_is_left_are_everything),
         cmocka_unit_test(sums_are_those_of_decoded_updates),
+        cmocka_unit_test(pieces_are_the_update),
         cmocka_unit_test(what_is_no_update_is_refused),
         cmocka_unit_test_setup_teardown(a_site_that_is_started_again_sends_the_same_bits, scratch_folder_enter,
                                         scratch_folder_leave),
