@@ -186,9 +186,10 @@ class FederationTrial:
         evaluates = any(rule.startswith("evaluate") for rule in self.form.rules)
         if self.head.is_unread:  # as is one that ended before a site did, and was started again for it
             with open(f"{self.folder}/coordinator/status.json", encoding="utf-8") as status:
-                return json.load(status)["state"] == "Finished"
-        return "rounds are done" in self.head.said() and (
-            not evaluates or f"\n{self.form.rounds}," in self.evaluations())
+                is_done = json.load(status)["state"] == "Finished"
+        else:
+            is_done = "rounds are done" in self.head.said()
+        return is_done and (not evaluates or f"\n{self.form.rounds}," in self.evaluations())
 
     def rounds(self):
         """Of every round that the log has, its sites."""
