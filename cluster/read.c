@@ -1,11 +1,13 @@
 /* Reads cluster files: targets, devices and where raw tensors are kept. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/units.h"
 #include "cluster/device_spec.h"
 #include "cluster/reader.h"
+#include "runtime/device/opencl_api.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -65,6 +67,24 @@ static bool read_target_name(ClusterReader *reader, YamlNode *node, const char *
                       "unknown target '%s'", name);
 }
 
+/* A pattern for names. A number is none, but of devices a whole one counts them; nor is what YAML calls null. */
+static bool read_pattern(ClusterReader *reader, YamlNode *node, const char *object, const char *what, bool counts,
+                         const char **pattern)
+{
+    static const char *const hint = "skycc probe --devices lists what a host has";
+    const YamlFile *yaml = &reader->yaml;
+    char *end;
+    int64_t index;
+    if (!cluster_read_text(reader, node, object, what, NULL, pattern)) return false;
+    bool plain = node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && (strcmp(*pattern, "~") == 0 || strcasecmp(*pattern, "null") == 0))
+        return yaml_error(yaml, node, object, hint, "%s is empty", what);
+    strtod(*pattern, &end);
+    if (*end || !strpbrk(*pattern, "0123456789")) return true;
+    if (counts) return yaml_integer(yaml, node, object, what, 0, OPENCL_MOST_DEVICES - 1, &index);
+    return yaml_error(yaml, node, object, hint, "%s must be a pattern for its name, not the number %s", what, *pattern);
+}
+
 /* Which of a host's OpenCL devices it is. */
 static bool read_opencl(ClusterReader *reader, YamlNode *node, const char *object, ClusterDevice *device)
 {
@@ -75,7 +95,8 @@ static bool read_opencl(ClusterReader *reader, YamlNode *node, const char *objec
     bool ok = yaml_members(&reader->yaml, node, "opencl", members, COUNT(members));
     for (size_t i = 0; i < COUNT(members); i++)
         if (members[i].value)
-            ok &= cluster_read_text(reader, members[i].value, object, members[i].key, NULL, values[i]);
+            ok &= read_pattern(reader, members[i].value, object, i ? "the OpenCL device" : "the OpenCL platform", i,
+                               values[i]);
     return ok;
 }
 
@@ -175,6 +196,9 @@ static bool read_specs(ClusterReader *reader, const YamlMember *members, const c
     if (members[REGION].value)
         ok &= cluster_read_text(reader, members[REGION].value, object, "region", NULL, &device->region);
     if (members[SITE].value) ok &= cluster_read_site_name(reader, members[SITE].value, object, &device->site);
+    if (ok && device->memory_bytes == CLUSTER_MEMORY_OF_DEVICE && !device->opencl_device)
+        ok = yaml_error(yaml, members[TARGET].value, object, "give its memory, too",
+                        "memory: auto, which '%s' has, is for devices of target opencl", like->name);
     if (ok && device->memory_bytes != CLUSTER_MEMORY_OF_DEVICE && device->reserve_bytes >= device->memory_bytes)
         ok = yaml_error(yaml, members[members[RESERVE].value ? RESERVE : MEMORY].value, object, NULL,
                         "reserve leaves nothing of the memory");

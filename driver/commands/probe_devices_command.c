@@ -34,8 +34,9 @@ bool probe_devices_command(const Options *options, Diagnostics *diagnostics)
     target_free(&target);
     Diagnostics said = {0};
     const OpenClDevice *devices = opencl_devices(&arena, &count, &said);
-    for (int d = 0, number = 0; devices && d < count; d++, number++) {
-        if (d > 0 && strcmp(devices[d].platform, devices[d - 1].platform) != 0) number = 0;
+    for (int d = 0; devices && d < count; d++) {
+        int number = 0; /* as opencl_choose counts them */
+        for (int e = 0; e < d; e++) number += strcmp(devices[e].platform, devices[d].platform) == 0;
         print_opencl(&devices[d], number);
     }
     if (!devices) text_print(stdout, "opencl\n  none: %s\n", said.first->message);

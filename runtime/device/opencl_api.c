@@ -99,22 +99,23 @@ static OpenClDevice describe(const OpenClApi *api, ClDeviceId id, const char *pl
 
 OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
 {
-    enum { MOST_PLATFORMS = 64, MOST_DEVICES = 256 };
+    enum { MOST_PLATFORMS = 64 };
     const OpenClApi *api = opencl_api(diagnostics);
     *count = 0;
     if (!api) return NULL;
     ClPlatformId platforms[MOST_PLATFORMS];
     uint32_t platform_count = 0;
     if (api->GetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count) != CL_SUCCESS) platform_count = 0;
-    OpenClDevice *devices = arena_new_array(arena, OpenClDevice, MOST_DEVICES);
+    OpenClDevice *devices = arena_new_array(arena, OpenClDevice, OPENCL_MOST_DEVICES);
     for (uint32_t p = 0; p < platform_count && p < MOST_PLATFORMS; p++) {
-        ClDeviceId ids[MOST_DEVICES];
+        ClDeviceId ids[OPENCL_MOST_DEVICES];
         uint32_t found = 0;
         char name[128] = "";
         api->GetPlatformInfo(platforms[p], CL_PLATFORM_NAME, sizeof name, name, NULL);
         name[sizeof name - 1] = 0;
-        if (api->GetDeviceIDs(platforms[p], 0xffffffff, MOST_DEVICES, ids, &found) != CL_SUCCESS) continue;
-        for (uint32_t d = 0; d < found && *count < MOST_DEVICES; d++) devices[(*count)++] = describe(api, ids[d], name);
+        if (api->GetDeviceIDs(platforms[p], 0xffffffff, OPENCL_MOST_DEVICES, ids, &found) != CL_SUCCESS) continue;
+        for (uint32_t d = 0; d < found && *count < OPENCL_MOST_DEVICES; d++)
+            devices[(*count)++] = describe(api, ids[d], name);
     }
     if (*count) return devices;
     diagnostics_error(

@@ -100,6 +100,8 @@ const OpenClApi *opencl_api(Diagnostics *diagnostics);
 /* "CL_OUT_OF_RESOURCES"; of codes without a name "OpenCL error -1001". */
 const char *opencl_error_name(int32_t code, char text[static 40]);
 
+enum { OPENCL_MOST_DEVICES = 256 }; /* of a host; more are not looked at */
+
 typedef struct OpenClDevice {
     ClDeviceId id;
     char platform[128], name[128], driver[128];

@@ -245,6 +245,54 @@ static void bad_devices_are_refused(void **state)
     refuses("devices: &a [*a]\n", "must be a mapping");
 }
 
+static void opencl_devices_are_patterns_or_numbers(void **state)
+{
+    (void)state;
+    static const char device[] = "devices: [{name: a, target: opencl, opencl: {%s}}]\n";
+    static const struct {
+        const char *given, *found; /* NULL: refused */
+        const char *message;
+    } cases[] = {{"device: 255", "255", NULL},
+                 {"device: RTX 4090", "RTX 4090", NULL},
+                 {"device: '*7900*'", "*7900*", NULL},
+                 {"device: Infinity", "Infinity", NULL},
+                 {"device: -1", NULL, ":1:54: error: device 'a': the OpenCL device must be from 0 to 255, not -1"},
+                 {"device: 256", NULL, "must be from 0 to 255, not 256"},
+                 {"device: 1.5", NULL, "must be a whole number, not '1.5'"},
+                 {"device: '+1'", NULL, "must be a whole number, not '+1'"},
+                 {"device: ' 1'", NULL, "must be a whole number, not ' 1'"},
+                 {"device: 0x1", NULL, "must be a whole number, not '0x1'"},
+                 {"device: 1e999", NULL, "must be a whole number, not '1e999'"},
+                 {"device: 99999999999999999999", NULL, "must be a whole number"},
+                 {"device: ", NULL, "the OpenCL device is empty"},
+                 {"device: ''", NULL, "the OpenCL device is empty"},
+                 {"device: null", NULL, "the OpenCL device is empty\n    hint: skycc probe --devices lists"},
+                 {"device: ~", NULL, "the OpenCL device is empty"},
+                 {"device: [0]", NULL, "must be a plain value, not a list"},
+                 {"device: \"a\\tb\"", NULL, "contains a control character"},
+                 {"platform: 0", NULL, "the OpenCL platform must be a pattern for its name, not the number 0"},
+                 {"platform: -1.5", NULL, "must be a pattern for its name"},
+                 {"platform: {name: x}", NULL, "must be a plain value, not a mapping"},
+                 {"gpu: 0", NULL, "unknown key 'gpu'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Buffer text = {0};
+        buffer_print(&text, device, cases[i].given);
+        if (cases[i].found) {
+            Cluster cluster = read_good(buffer_text(&text), 0);
+            assert_string_equal(cluster.devices[0].opencl_device, cases[i].found);
+            assert_string_equal(cluster.devices[0].opencl_platform, "*");
+            cluster_free(&cluster);
+        } else {
+            refuses(buffer_text(&text), cases[i].message);
+        }
+        buffer_free(&text);
+    }
+    refuses("devices: [{name: a, target: opencl, opencl: 0}]\n", "opencl: must be a mapping");
+    refuses("devices: [{name: a, target: opencl, opencl: }]\n", "opencl: must be a mapping");
+    refuses("devices: [{name: a, opencl: {}}]\n", "opencl is for devices of target opencl");
+    refuses("devices: [{name: a, memory: auto}]\n", "memory 'auto' is not a size");
+}
+
 static void bad_links_targets_and_keeps_are_refused(void **state)
 {
     (void)state;
@@ -479,6 +527,7 @@ int main(void)
         cmocka_unit_test(anchors_may_share_what_devices_have_in_common),
         cmocka_unit_test(what_is_no_cluster_file_is_refused),
         cmocka_unit_test(bad_devices_are_refused),
+        cmocka_unit_test(opencl_devices_are_patterns_or_numbers),
         cmocka_unit_test(bad_links_targets_and_keeps_are_refused),
         cmocka_unit_test(sites_are_read),
         cmocka_unit_test(sites_keep_inputs_and_labels),

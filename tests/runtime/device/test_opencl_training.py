@@ -138,7 +138,14 @@ def check_list(folder):
 def check_refusals(folder, opencl):
     said = folder.train(opencl, "seqcls", "--steps", "1", fails=6, OCL_ICD_VENDORS="/nowhere")
     assert "no OpenCL platform on this host" in said, said
-    folder.compile("none", 1, ", target: opencl, opencl: {device: 'no such*'}", "seqcls", FIXED)
+    none = ", target: opencl, opencl: {device: 'no such*'}"
+    said = folder.compile("none", 1, none, "seqcls", FIXED)
+    assert "warning: d0: training cannot start on this host: no OpenCL device" in said, said
+    said = folder.compile("none", 1, none + ", memory: auto", "seqcls", FIXED, fails=6)
+    assert "d0: memory: auto is not known here: no OpenCL device of this host matches" in said, said
+    added = [*FIXED, "--add", "name=x,like=d0,target=native"]
+    said = folder.compile("none", 1, none + ", memory: auto", "seqcls", added, fails=2)
+    assert "memory: auto, which 'd0' has, is for devices of target opencl" in said, said
     said = folder.train("none", "seqcls", "--steps", "1", fails=6)
     assert "no OpenCL device of this host matches platform '*', device 'no such*'; there is '" in said, said
     said = folder.compile("wrong", 1, ", opencl: {device: 0}", "seqcls", FIXED, fails=1)
