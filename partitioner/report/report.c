@@ -237,10 +237,7 @@ static void print_head(Buffer *buffer, const Report *report)
     text_format(buffer, "Step time: %s (simulated; devices are idle %.1f%% of it)\n",
                 report_seconds(plan->simulated_step_ns, simulated), 100 * plan->bubble);
     if (plan->objective == PLAN_OBJECTIVE_STEP)
-        text_format(buffer,
-                    "Objective: step %s (period %s). The proof is about this sum; the simulation runs the "
-                    "schedule itself.\n",
-                    step, period);
+        text_format(buffer, "Objective: step %s (period %s). %s\n", step, period, report_objective(plan, sentence));
     else
         text_format(buffer, "Objective: period %s (step %s)\n", period, step);
     print_sentences(buffer, report_running(plan, sentence));

@@ -101,10 +101,10 @@ static void print_summary(const Report *report, Buffer *buffer)
     print_paragraph(buffer, "", report_bottleneck(plan, sentence));
     print_paragraph(buffer, "", report_speed(report, sentence));
     buffer_print(buffer,
-                 "<p class=soft>The step is a sum: every stage once, every link there and back, one period per further "
-                 "micro-batch, the longest update. The proof is about the %s. The step time comes from a simulation of "
-                 "the schedule, so it differs from that sum.</p>\n",
-                 plan_objective_name(plan->objective));
+                 "<p class=soft>The objective step is a sum: every stage once, every link there and back, one period "
+                 "per further micro-batch, the longest update. %s</p>\n",
+                 step ? report_objective(plan, sentence)
+                      : "The proof is about the period. The simulation runs the schedule itself.");
     buffer_print(buffer,
                  "<nav aria-label=\"On this page\">%s<a href=\"#stages\">Stages</a>%s<a href=\"#time-line\">Time "
                  "line</a>%s%s</nav>\n",

@@ -51,6 +51,18 @@ const char *report_bytes(int64_t bytes, char text[static REPORT_TEXT])
 
 /* ---- what the proof is about ---- */
 
+const char *report_objective(const Plan *plan, char text[static REPORT_SENTENCE])
+{
+    text[0] = '\0';
+    add(text, "The proof is about this sum. The simulation runs the schedule itself");
+    if (plan->simulated_step_ns < plan->step_ns)
+        add(text, ": it is shorter, because %sfilling and draining overlap with other work there",
+            plan->replica_count > 1 ? "sums of gradients, " : "");
+    if (plan->simulated_step_ns > plan->step_ns) add(text, ": it is longer, because stages wait for each other there");
+    add(text, ".");
+    return text;
+}
+
 enum { MOST_NAMES = 4 };
 
 static void add_item(char text[static REPORT_SENTENCE], const char *item)
@@ -134,14 +146,40 @@ static void add_homes(char text[static REPORT_SENTENCE], const Costs *costs)
     }
 }
 
+enum { MOST_REPLICAS = 6 };
+
+/* How many replicas from this one on have as many devices and micro-batches. */
+static int alike_from(const Plan *plan, int first)
+{
+    const PlanReplica *replicas = plan->replicas;
+    int next = first;
+    while (next < plan->replica_count && replicas[next].rank_count == replicas[first].rank_count &&
+           replicas[next].microbatches == replicas[first].microbatches && replicas[next].rows == replicas[first].rows)
+        next++;
+    return next - first;
+}
+
+static const char *times(int count, char text[static REPORT_TEXT])
+{
+    text[0] = '\0';
+    if (count > 1) snprintf(text, REPORT_TEXT, "%d times ", count);
+    return text;
+}
+
 /* The bound of several replicas holds for their groups of devices, as micro-batches were dealt to them. */
 static void add_replicas(char text[static REPORT_SENTENCE], const Plan *plan)
 {
+    char many[REPORT_TEXT];
+    int told = 0;
     if (plan->replica_count < 2) return;
-    add_item(text, "these groups of devices with");
-    for (int r = 0; r < plan->replica_count && r < 6; r++)
-        add(text, "%s %d", r == 0 ? "" : r + 1 == plan->replica_count ? " and" : ",", plan->replicas[r].microbatches);
-    add(text, "%s micro-batches", plan->replica_count > 6 ? " ..." : "");
+    add_item(text, "these groups of devices with ");
+    for (int r = 0, alike; r < plan->replica_count && told < MOST_REPLICAS; r += alike, told++) {
+        alike = alike_from(plan, r);
+        bool last = r + alike == plan->replica_count;
+        add(text, "%s%s%d", r == 0 ? "" : last ? " and " : ", ", times(alike, many), plan->replicas[r].microbatches);
+        if (!last && told + 1 == MOST_REPLICAS) add(text, " ...");
+    }
+    add(text, " micro-batches");
 }
 
 const char *report_subject(const Report *report, char text[static REPORT_SENTENCE])
@@ -203,7 +241,8 @@ const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]
             report_is_proven(plan) ? "proven" : "according to the solver's search", subject, objective,
             report_seconds(optimum, bound), 100.0 * (double)(value - optimum) / (double)optimum);
     else
-        add(text, "no %s has a %s below %s: this plan is at most %.3g%% above the optimum%s", subject, objective,
+        add(text, "no %s has a %s below %s: this plan is at most %.3g%% above the optimum%s", subject,
+            plan->simulated_step_ns < plan->lower_bound_ns ? "sum (the objective)" : objective,
             report_seconds(plan->lower_bound_ns, bound),
             100.0 * (double)(value - plan->lower_bound_ns) / (double)plan->lower_bound_ns,
             plan->timed_out ? " (the time limit ended the search; another run may find another plan)" : "");
@@ -243,32 +282,45 @@ static const char *why_one(const Report *report)
     return replicas_excluded(report->costs, plan->codecs, plan->allocator, plan->objective, plan->pin_count > 0);
 }
 
+/* Whether fewer than a handful of groupings have a smaller step, or the plan has as many replicas. */
+static bool is_near_best(const Plan *plan, int grouping)
+{
+    const PlanGrouping *own = &plan->groupings[grouping];
+    int smaller = 0;
+    for (int i = 0; i < plan->grouping_count; i++) smaller += plan->groupings[i].step_ns < own->step_ns;
+    return smaller < MOST_REPLICAS || own->count == plan->replica_count;
+}
+
 const char *report_replicas(const Report *report, char text[static REPORT_SENTENCE])
 {
     const Plan *plan = report->plan;
-    char step[REPORT_TEXT];
-    int most = 6;
+    char step[REPORT_TEXT], many[REPORT_TEXT];
+    int told = 0;
     text[0] = '\0';
     if (why_one(report)) add(text, "One pipeline: %s. ", why_one(report));
     if (plan->replica_count > 1) {
         add(text, "Replicas: %d pipelines share the %d micro-batches of a step:", plan->replica_count,
             plan->microbatches);
-        for (int r = 0; r < plan->replica_count && r < most; r++) {
+        for (int r = 0, alike; r < plan->replica_count && told < MOST_REPLICAS; r += alike, told++) {
             const PlanReplica *replica = &plan->replicas[r];
-            add(text, "%s %d ", r ? "," : "", replica->microbatches);
+            alike = alike_from(plan, r);
+            add(text, "%s %s%d ", r ? "," : "", times(alike, many), replica->microbatches);
             if (replica->rows >= 0) add(text, "(%lld rows) ", (long long)replica->rows);
-            add(text, "on %d device%s", replica->rank_count, replica->rank_count > 1 ? "s" : "");
+            add(text, "on %d device%s", replica->rank_count, plural(replica->rank_count));
+            if (r + alike < plan->replica_count && told + 1 == MOST_REPLICAS) add(text, ", and others");
         }
         Codec codec = codecs_of_sums(plan->codecs);
-        add(text, "%s. The sums of gradients take %s, %s. ", plan->replica_count > most ? " ..." : "",
-            report_seconds(plan->sum_ns, step), codec ? "coded with error feedback" : "which overlap with backwards");
+        add(text, ". The sums of gradients take %s, %s. ", report_seconds(plan->sum_ns, step),
+            codec ? "coded with error feedback" : "which overlap with backwards");
     }
     if (plan->grouping_count == 0) return text;
     add(text, "Groupings of devices tried: %d%s; estimated steps of the best:", plan->groupings_tried,
         plan->groupings_all ? ", which are all" : "");
-    for (int i = 0; i < plan->grouping_count && i < most; i++)
-        add(text, "%s %s with %d replica%s", i ? "," : "", report_seconds(plan->groupings[i].step_ns, step),
-            plan->groupings[i].count, plan->groupings[i].count > 1 ? "s" : "");
+    told = 0;
+    for (int i = 0; i < plan->grouping_count; i++)
+        if (is_near_best(plan, i))
+            add(text, "%s %s with %d replica%s", told++ ? "," : "", report_seconds(plan->groupings[i].step_ns, step),
+                plan->groupings[i].count, plural(plan->groupings[i].count));
     add(text, ". ");
     return text;
 }
@@ -476,17 +528,25 @@ int64_t report_period_ns(const Plan *plan, int stage)
 
 const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE])
 {
-    char period[REPORT_TEXT];
+    char period[REPORT_TEXT], of[REPORT_TEXT] = "";
+    int slowest = 0;
     text[0] = '\0';
-    report_seconds(plan->period_ns, period);
-    for (int r = 0; r < plan->rank_count; r++)
-        if (plan_rank_work(plan, r) == plan->period_ns) {
-            add(text, "Bottleneck: device %.60s, which computes %s per micro-batch.", plan->ranks[r].device, period);
+    for (int r = 1; r < plan->replica_count; r++)
+        if (plan_pipeline(plan, r)->simulated_step_ns > plan_pipeline(plan, slowest)->simulated_step_ns) slowest = r;
+    const PlanReplica *replica = &plan->replicas[slowest];
+    int64_t most = plan_pipeline(plan, slowest)->period_ns;
+    report_seconds(most, period);
+    if (plan->replica_count > 1) snprintf(of, sizeof of, " of replica %d", slowest);
+    for (int r = replica->first_rank; r < replica->first_rank + replica->rank_count; r++)
+        if (plan_rank_work(plan, r) == most) {
+            add(text, "Bottleneck%s: device %.60s, which computes %s per micro-batch.", of, plan->ranks[r].device,
+                period);
             return text;
         }
     for (int k = 0; k < plan->link_count; k++)
-        if (plan_link_period(&plan->links[k]) == plan->period_ns) {
-            add(text, "Bottleneck: the link from stage %d to %d, busy %s per micro-batch.", plan->links[k].from,
+        if (plan_link_period(&plan->links[k]) == most && plan->links[k].from >= replica->first_stage &&
+            plan->links[k].to < replica->first_stage + replica->stage_count) {
+            add(text, "Bottleneck%s: the link from stage %d to %d, busy %s per micro-batch.", of, plan->links[k].from,
                 plan->links[k].to, period);
             return text;
         }

@@ -27,6 +27,8 @@ const char *report_subject(const Report *report, char text[static REPORT_SENTENC
 const char *report_proof(const Report *report, char text[static REPORT_SENTENCE]);
 /* Whether the optimum of the objective is certified: the plan's own, or that of a plan which it is faster than. */
 bool report_is_proven(const Plan *plan);
+/* Why the simulated step is another than the objective, where that is the step. */
+const char *report_objective(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* What the certificate shows to anyone who does not trust the solver; "" without one. */
 const char *report_certificate(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Who shares a step, and which groupings of devices were compared; or why only one pipeline could be. */
@@ -47,7 +49,7 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE]);
 const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Of the pipeline that the stage is in: a full bar of load. */
 int64_t report_period_ns(const Plan *plan, int stage);
-/* Which device or link sets the period. */
+/* Which device or link sets the period; of several replicas, that of the slowest. */
 const char *report_bottleneck(const Plan *plan, char text[static REPORT_SENTENCE]);
 /* Raw inputs that leave the device that keeps them; "" if none does. */
 const char *report_strays(const Report *report, char text[static REPORT_SENTENCE]);

@@ -447,13 +447,18 @@ static void replicas_are_in_every_form(void **state)
         must_run(SKYCC_PROGRAM " plan --costs costs.json --add name=c,like=a --add name=d,like=b --replicas 2 "
                                "-o shared.json --report %s",
                  forms[f]);
-        assert_printed("2 pipelines share the 4 micro-batches of a step");
+        assert_printed("2 pipelines share the 4 micro-batches of a step: 2 on 3 devices, 2 on 1 device.");
+        if (f < 2) assert_printed("Bottleneck of replica 1: device c, which computes ");
         if (f < 3) assert_printed("replica 1");
         assert_null(strstr(printed, "finds nothing that fits"));
         assert_null(strstr(printed, "allocators"));
     }
     must_run(SKYCC_PROGRAM " plan --costs costs.json --add name=c,like=a --add name=d,like=b --replicas 2 --pin 0=a");
     assert_printed("plan asked for (layer 0 on a; these groups of devices with ");
+    must_run(SKYCC_PROGRAM " plan --costs costs.json --add name=c,like=a --add name=d,like=a --add name=e,like=a "
+                           "--without b --replicas 2");
+    assert_printed("these groups of devices with 2 times 2 micro-batches");
+    assert_printed("of a step: 2 times 2 on 2 devices.");
     must_run(SKYCC_PROGRAM " explain shared.json --report svg");
     assert_printed("replica 0</text>");
     assert_printed("replica 1</text>");
