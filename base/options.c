@@ -174,6 +174,7 @@ static const Option *find_name(Parser *parser, const char *name, size_t length)
         if (option->positional || !option_taken(parser->set, option) || strncmp(option->name, name, length) != 0)
             continue;
         if (!option->name[length]) return option;
+        if (option->whole) continue;
         found = option;
         count++;
     }

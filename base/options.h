@@ -1,7 +1,7 @@
 /* Command lines that follow from a table: one row an option. Parsing, --help, the manual page and the completions of
  * shells read the same rows.
  *
- * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; a name may be cut to a prefix that only one
+ * Options are written --name VALUE, --name=VALUE, -o VALUE or -oVALUE; most names may be cut to a prefix that only one
  * option has; letters of flags may share a dash; everything after -- is an argument. A row whose `positional` is set
  * takes an argument without a name. These rows take arguments in order; a repeated one takes all that are left.
  *
@@ -22,6 +22,13 @@ typedef enum OptionKind {
     OPTION_DIRECTORY, /* the same; completion offers directories */
     OPTION_CHOICE     /* one of `choices`: its number into an enum or bool, or the word itself into a const char * */
 } OptionKind;
+
+/* What the path of a file or directory means to processes that work together. */
+typedef enum OptionPath {
+    OPTION_PATH_OWN,   /* each uses its own, if any */
+    OPTION_PATH_FIRST, /* only the first process writes there */
+    OPTION_PATH_HOST   /* processes of one host must name the same place */
+} OptionPath;
 
 typedef struct Option Option;
 
@@ -50,6 +57,8 @@ struct Option {
     uint32_t common;     /* bits of the commands whose short help lists it */
     /* Processes that work together must be given the same: the same bytes, the same kind of file, or none. */
     bool agreed;
+    OptionPath path;
+    bool whole;                 /* is not cut to a prefix: shell scripts look for the name, too */
     const char *initial;        /* the default, as if it were given; NULL: none, the field keeps what it has */
     const char *implied;        /* the value of --NAME alone: one that is given follows a =. NULL: it must be given */
     const char *const *choices; /* OPTION_WORDS: what completion offers; CHOICE takes nothing else */

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
+#include "base/owned_files.h"
 
 enum { MOST_AGREED = 48 };
 
@@ -188,6 +190,97 @@ bool handshake(World *world, const SkyProgram *program, TrainingOptions *options
     bool ok = fits && check_programs(world, program, cards, diagnostics) &&
               check_options(world, program, cards, options, diagnostics);
     free(cards);
+    return ok;
+}
+
+/* ---- Paths ---- */
+
+typedef struct RankPath {
+    Hash place; /* what the path leads to; zeros: none was given */
+    char text[256];
+} RankPath;
+
+static RankPath rank_path(const char *path, bool tells)
+{
+    RankPath own = {.place = {0}};
+    struct stat status;
+    if (!path) return own;
+    if (tells) snprintf(own.text, sizeof own.text, " %s", path);
+    if (stat(path, &status) == 0) {
+        const uint64_t file[] = {status.st_dev, status.st_ino};
+        own.place = hash_bytes(file, sizeof file);
+    } else {
+        char *resolved = path_resolve(path);
+        own.place = hash_text(resolved);
+        free(resolved);
+    }
+    return own;
+}
+
+static uint32_t site_of(const SkyProgram *program, int rank)
+{
+    return program->site_count > 1 ? program->rank_sites[rank] : 0;
+}
+
+/* Reports a rank that names another place than the first one of its host, and warns of one that names another than the
+ * first one of its site, which may be meant: every host has its own directories. */
+static bool check_host_path(const World *world, const SkyProgram *program, const char *option, const RankPath *all,
+                            int rank, Diagnostics *diagnostics)
+{
+    int first = 0, here;
+    while (site_of(program, first) != site_of(program, rank)) first++;
+    for (here = first; strcmp(world->names[here].host, world->names[rank].host) != 0;) here++;
+    bool ok = hash_equal(all[here].place, all[rank].place), same = strcmp(all[first].text, all[rank].text) == 0;
+    static const char message[] = "rank %d (%s) was started with --%s%s, but rank %d (%s) with --%s%s";
+    const struct RankName *names = world->names;
+    if (!ok)
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options", message, rank,
+                          names[rank].device, option, all[rank].text, here, names[here].device, option, all[here].text);
+    else if (!same && here == rank)
+        diagnostics_warning(diagnostics, PLACE_NONE, "each host keeps its part where its ranks were told to", message,
+                            rank, names[rank].device, option, all[rank].text, first, names[first].device, option,
+                            all[first].text);
+    return ok;
+}
+
+/* Reports a rank that was given an output that only rank 0 would write, and rank 0 was not. Another site is warned. */
+static bool check_first_path(World *world, const SkyProgram *program, const char *option, const RankPath *all, int rank,
+                             const char *own, Diagnostics *diagnostics)
+{
+    static const Hash none = {0};
+    const struct RankName *names = world->names;
+    bool far = site_of(program, rank) != site_of(program, 0);
+    if (hash_equal(all[rank].place, none) || (!far && strcmp(all[rank].text, all[0].text) == 0)) return true;
+    if (far && rank == world->rank && world_speaks(world))
+        world_warn(world, "--%s %s is not written: only rank 0 (%s), at another site, writes one", option, own,
+                   names[0].device);
+    if (far) return true;
+    static const char message[] = "rank %d (%s) was started with --%s%s, but only rank 0 (%s) writes one";
+    if (hash_equal(all[0].place, none))
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give the option to rank 0", message, rank,
+                                 names[rank].device, option, all[rank].text, names[0].device);
+    diagnostics_warning(diagnostics, PLACE_NONE, NULL, message, rank, names[rank].device, option, all[rank].text,
+                        names[0].device);
+    return true;
+}
+
+bool handshake_paths(World *world, const SkyProgram *program, const TrainingOptions *options, Diagnostics *diagnostics)
+{
+    const OptionSet *set = &training_option_set;
+    bool ok = true, tells = program->site_count < 2; /* paths are no other site's business */
+    RankPath *all = memory_allocate((size_t)world->size * sizeof *all);
+    for (size_t i = 0; i < set->count; i++) {
+        const Option *option = &set->rows[i];
+        if (option->path == OPTION_PATH_OWN) continue;
+        const char *own = *(const char *const *)((const char *)options + option->offset);
+        const RankPath mine = rank_path(own, tells);
+        world_allgather(world, &mine, sizeof mine, all, "agreement on paths");
+        for (int r = 1; r < world->size; r++)
+            ok &= option->path == OPTION_PATH_HOST
+                      ? check_host_path(world, program, option->name, all, r, diagnostics)
+                      : check_first_path(world, program, option->name, all, r, own, diagnostics);
+    }
+    free(all);
     return ok;
 }
 

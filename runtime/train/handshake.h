@@ -11,6 +11,10 @@
  * (EXIT_USAGE; which ones must agree, their rows say). Of several sites all resume if one does: one that was lost comes
  * back to others that go on. */
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
+/* Collective, after world_meet_hosts, before anything is written. Reports ranks of a host that were given another
+ * directory for checkpoints, or another file, than the first one there, and ranks whose output nobody would write
+ * (EXIT_USAGE). */
+bool handshake_paths(World *world, const SkyProgram *program, const TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those
  * that do not, the same on every rank. `path` is for the message. *data becomes a hash of all that any rank reads. */
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,

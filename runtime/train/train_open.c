@@ -90,6 +90,8 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
         parameters_initialize(&t->execution, directory, diagnostics);
     if (!world_agree(t->world, diagnostics, exit_code)) return false;
     world_meet_hosts(t->world, t->execution.threads);
+    handshake_paths(t->world, t->program, t->options, diagnostics);
+    if (!world_agree(t->world, diagnostics, exit_code)) return false;
     const char *events = getenv("SKYCC_TRACE_EVENTS");
     t->trace = (Trace){.enabled = t->options->trace != NULL, .most = events ? strtoul(events, NULL, 10) : 0};
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);

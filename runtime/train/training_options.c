@@ -126,11 +126,11 @@ static const Option rows[] = {
      .help = "evaluate after every N steps instead, and at the end"},
     {"proximal", 0, "X", TRAIN, OPTION_NUMBER, 0, 1e6, FIELD(proximal), .agreed = true,
      .help = "add X times the way from --proximal-start to gradients (FedProx; a federation says it to its sites)"},
-    {"proximal-start", 0, "FILE", TRAIN, OPTION_FILE, FIELD(proximal_start), .agreed = true,
+    {"proximal-start", 0, "FILE", TRAIN, OPTION_FILE, FIELD(proximal_start), .agreed = true, .path = OPTION_PATH_HOST,
      .help = "the parameters near which --proximal keeps the steps (safetensors)"},
-    {"control", 0, "FILE", TRAIN, OPTION_FILE, FIELD(control), .agreed = true,
+    {"control", 0, "FILE", TRAIN, OPTION_FILE, FIELD(control), .agreed = true, .path = OPTION_PATH_HOST,
      .help = "correct steps by this control variate and that of --proximal-start (a federation says it to its sites)"},
-    {"eval-first", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_first), .agreed = true,
+    {"eval-first", 0, "FILE", TRAIN, OPTION_FILE, FIELD(eval_first), .agreed = true, .path = OPTION_PATH_FIRST,
      .help = "evaluate before the first step too, and write to FILE what was measured",
      .detail =
          "Evaluate before the first step too, and write to _FILE_ a line for each metric: its name and its value. "
@@ -233,12 +233,13 @@ static const Option rows[] = {
      .help = "seed of the order of the data and of dropout (default 0)"},
     {"no-shuffle", 0, NULL, TRAIN, OPTION_FLAG, FIELD(no_shuffle), .agreed = true,
      .help = "use the rows in the order of the file"},
-    {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .agreed = true,
+    {"checkpoint", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(checkpoint), .agreed = true, .path = OPTION_PATH_HOST,
      .help = "write a checkpoint to DIR at the end",
      .detail =
          "Write a checkpoint to _DIR_ at the end. Without this option nothing of the training is kept. The directory "
          "is locked during the run: a second run there is "
-         "refused after some seconds. If the two runs have no host in common, this needs a file system that shares "
+         "refused after some seconds. All ranks of a host must name the same directory. If the two runs have no host "
+         "in common, this needs a file system that shares "
          "locks, such as NFS."},
     {"checkpoint-every", 0, "N", TRAIN, OPTION_INTEGER, 1, MOST, FIELD(checkpoint_every), .agreed = true,
      .help = "and after every N steps",
@@ -254,16 +255,17 @@ static const Option rows[] = {
          "Go on from the newest checkpoint in the *--checkpoint* directory, if there is one. Damaged ones are named "
          "and passed over. The checkpoint may come from another plan. If the data is not what it was made with, a "
          "warning says so, and the data is used from its beginning."},
-    {"log", 0, "FILE", TRAIN, OPTION_FILE, FIELD(log), .help = "write loss and speed of every step as CSV",
+    {"log", 0, "FILE", TRAIN, OPTION_FILE, FIELD(log), .path = OPTION_PATH_FIRST,
+     .help = "write loss and speed of every step as CSV",
      .detail = "Write a CSV row per step: loss, learning rate, time, throughput, tokens computed with padding, tokens "
                "without padding (empty if the data does not say), and the metrics of the evaluation after the step, if "
                "there was one. Rows that cannot be written are kept and written later; if rows are lost, the exit code "
                "is 1. See *skycc plot*."},
-    {"tensorboard", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(tensorboard),
+    {"tensorboard", 0, "DIR", TRAIN, OPTION_DIRECTORY, FIELD(tensorboard), .path = OPTION_PATH_FIRST,
      .help = "write losses, rates, speed and metrics for TensorBoard to DIR",
      .detail = "Write an event file for TensorBoard to _DIR_: loss, learning rate and throughput of every step (as "
                "*train/...*), the metrics of every evaluation (as *eval/...*). A run that is resumed adds a file."},
-    {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true,
+    {"trace", 0, "FILE", TRAIN, OPTION_FILE, FIELD(trace), .agreed = true, .path = OPTION_PATH_FIRST,
      .help = "write what every rank did when (Chrome trace JSON)",
      .detail =
          "Write what every rank did when, as Chrome trace JSON, and the parts of every step, which add up to all of "
@@ -279,28 +281,28 @@ static const Option rows[] = {
      .detail = "End the run if a rank does not answer for so long; 0: never. It is named after 30 seconds of silence "
                "(after half of _SECONDS_ below a minute), and ever more rarely after that. Another host that does not "
                "answer ssh for about 20 seconds ends the run at once, with its name."},
-    {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries),
+    {"retries", 0, "N", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(retries), .whole = true,
      .help = "start a failed run again up to N times, from its newest checkpoint"},
-    {"join", 0, NULL, TRAIN, OPTION_FLAG, FIELD(join),
+    {"join", 0, NULL, TRAIN, OPTION_FLAG, FIELD(join), .whole = true,
      .help = "of a site of a federation: train and meet the others until its last round; needs --checkpoint",
      .detail =
          "For a site of a federation (*skycc federate*): train on this site's data and meet the other sites until "
          "the last round. Needs *--checkpoint*. The federation says how long to train and from where. A site that "
          "is started again goes on."},
-    {"key", 0, "FILE", TRAIN, OPTION_FILE, FIELD(key),
+    {"key", 0, "FILE", TRAIN, OPTION_FILE, FIELD(key), .whole = true,
      .help = "of several sites: this one's secret key (default: SITE.key here, or what SKYCC_SITE_KEY names)",
      .detail =
          "With several sites: the secret key of this one, made by *skycc key*. Default: _SITE.key_ in the current "
          "directory, or the file that the environment variable *SKYCC_SITE_KEY* names."},
-    {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout),
+    {"site-timeout", 0, "SECONDS", TRAIN, OPTION_NUMBER, 0, INFINITY, FIELD(site_timeout), .whole = true,
      .help = "of several sites: end when another has been away for so long; 0: wait for it (default)"},
-    {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit),
+    {"audit", 0, "FILE", TRAIN, OPTION_FILE, FIELD(audit), .whole = true,
      .help = "of several sites: write to FILE what crossed between this one and the others",
      .detail =
          "With several sites: write to _FILE_ what crossed between this one and the others, as its gateway counted "
          "it: every tensor of the plan, and everything else by class. A _FILE_ from an earlier start of the same "
          "compilation is continued. *skycc verify --audit* compares it with the plan."},
-    {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure),
+    {"insecure", 0, NULL, TRAIN, OPTION_FLAG, FIELD(insecure), .whole = true,
      .help = "start ranks on hosts with public addresses too, although nothing that they send is encrypted",
      .detail = "Start ranks on hosts with public addresses too, although nothing that they send is encrypted: whoever "
                "is between the hosts can read and change it."},
@@ -362,6 +364,13 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
 
 bool training_options_suit(const TrainingOptions *options, const SkyProgram *program, Diagnostics *diagnostics)
 {
+    if (options->join)
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "start DIR/SITE/train --join",
+                                 "--join is an option of the train script, not of the programs that it starts");
+    if (options->retries && !getenv("SKYCC_TERMINAL")) /* which the script sets */
+        diagnostics_warning(
+            diagnostics, PLACE_NONE, "start DIR/train",
+            "--retries: only the train script starts a failed run again, and it did not start this one");
     if (program->site_count < 2) {
         const char *given = options->key                ? "--key"
                             : options->site_timeout > 0 ? "--site-timeout"

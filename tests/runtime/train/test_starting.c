@@ -50,6 +50,41 @@ static void ranks_that_were_told_otherwise_do_not_train(void **state)
     }
 }
 
+/* What a rank was told that would be lost, or lie apart, without a word. */
+static void ranks_that_were_told_other_places_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *folder, *second;
+        int code;
+        const char *message; /* NULL: nothing */
+    } cases[] = {
+        {"--checkpoint a", ".", "--checkpoint b", 2,
+         "rank 1 (toy) was started with --checkpoint b, but rank 0 (toy) with --checkpoint a"},
+        {"--checkpoint a", "folder", "--checkpoint a", 2, "rank 1 (toy) was started with --checkpoint a, but rank 0"},
+        {"--checkpoint a", "folder", "--checkpoint ../folder/../a", 0, NULL},
+        {"", ".", "--log b", 2, "rank 1 (toy) was started with --log b, but only rank 0 (toy) writes one"},
+        {"--log c", ".", "--log b", 0, "warning: rank 1 (toy) was started with --log b, but only rank 0 (toy)"},
+        {"--trace c", ".", "--trace b", 0, "warning: rank 1 (toy) was started with --trace b, but only rank 0 (toy)"},
+        {"--retr 3", ".", "", 2, "unrecognized option '--retr'"},
+        {"--join", ".", "--join", 2, "--join is an option of the train script"},
+        {"--retries 3", ".", "--retries 3", 0, "--retries: only the train script starts a failed run again"},
+    };
+    assert_int_equal(run("mkdir folder && cp data folder"), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(run("TOY_STAGES=0,1 timeout 300 mpiexec.mpich -n 1 %s --data data --steps 2 --quiet %s : "
+                             "-n 1 -wdir %s %s --data data --steps 2 --quiet %s",
+                             TOY_PROGRAM, cases[i].first, cases[i].folder, TOY_PROGRAM, cases[i].second),
+                         cases[i].code);
+        if (cases[i].message)
+            assert_printed(cases[i].message);
+        else
+            assert_null(strstr(printed, "rank 1"));
+        assert_int_equal(run("test ! -e b && test ! -e folder/a"), 0);
+        assert_int_equal(run("test -e a && rm -r a") == 0, cases[i].code == 0 && strstr(cases[i].first, "point"));
+    }
+}
+
 /* Two ranks, each with its own file. */
 static int train_on(const char *first, const char *second, const char *environment)
 {
@@ -191,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_of_different_plans_do_not_train),
         cmocka_unit_test(ranks_that_were_told_otherwise_do_not_train),
+        cmocka_unit_test(ranks_that_were_told_other_places_are_named),
         cmocka_unit_test(what_several_ranks_read_must_be_the_same),
         cmocka_unit_test(programs_may_start_in_any_order),
         cmocka_unit_test(launch_files_work_from_anywhere),
