@@ -18,7 +18,7 @@ typedef struct Symbol {
     ValueId value;           /* 0: not made yet, or not to be had: the node that makes it failed */
     bool needed;             /* a graph output depends on it */
     bool trained;            /* ... through operators that pass gradients */
-    bool buffer;             /* the exporter says so (module_path.c) */
+    bool parameter, buffer;  /* the exporter says so (module_path.c) */
     const char *folded_from; /* names of what the exporter computed it of; NULL: it does not say */
     bool scales;             /* a scale or a zero point of quantised numbers */
 } Symbol;
@@ -109,8 +109,10 @@ void widen_tensor(const Importer *importer, OnnxTensor *tensor);
 const char *module_path(Arena *arena, const Onnx__NodeProto *node);
 /* The value of an entry of the node's metadata; NULL if there is none. */
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
-/* Whether PyTorch's default exporter says that the value is a buffer, which no optimiser updates. */
-bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value);
+/* What PyTorch's default exporter says that the value is: "PARAMETER", "BUFFER", which no optimiser updates; or "". */
+const char *value_kind(Arena *arena, const Onnx__ValueInfoProto *value);
+/* Of which of PyTorch's calls the default exporter made the node: equal for all nodes of a call. NULL: not known. */
+const char *pytorch_call(Arena *arena, const Onnx__NodeProto *node);
 /* Names of what PyTorch's default exporter computed the value of: "['a', 'b']"; NULL if it does not say. */
 const char *folded_from(Arena *arena, const Onnx__ValueInfoProto *value);
 /* What the exporter did to compute the value of this name, by its name and theirs, which say the operators. Sets

@@ -35,26 +35,48 @@ static void collect(Importer *importer, InitializerUses *uses, bool identities)
     }
 }
 
+/* The use's node; NULL: an output, or of a function's body, whose metadata are the same for all its calls. */
+static const Onnx__NodeProto *node_of(const Importer *importer, const InitializerUse *use)
+{
+    bool known = use->input != OUTPUT_USE && importer->nodes[use->node].number;
+    return known ? importer->nodes[use->node].proto : NULL;
+}
+
 /* Uses with equal keys are one parameter; NULL: nothing is known of the use. */
 static const char *key_of(Importer *importer, const InitializerUse *use)
 {
-    /* Metadata of a function's body are the same for all its calls. */
-    if (use->input == OUTPUT_USE || !importer->nodes[use->node].number) return NULL;
-    const Onnx__NodeProto *proto = importer->nodes[use->node].proto;
+    const Onnx__NodeProto *proto = node_of(importer, use);
+    if (!proto) return NULL;
     const char *module = module_path(&importer->arena, proto), *lines = source_lines(&importer->arena, proto);
     return module && lines ? arena_format(&importer->arena, "%d\n%s\n%s\n%s", use->input, proto->op_type, module, lines)
                            : NULL;
 }
 
+/* The first use with that key, of another node; `number`: there is none before it. */
+static size_t first_use(const InitializerUses *uses, StringMap *firsts, const char *key, size_t number)
+{
+    if (!key || string_map_add(firsts, key, (uint32_t)number)) return number;
+    size_t first = *string_map_find(firsts, key);
+    return uses->items[first].node == uses->items[number].node ? number : first;
+}
+
 static void find_leaders(Importer *importer, InitializerUses *uses)
 {
     bool through_identities = uses->count > uses->direct;
-    StringMap leaders = {0};
+    StringMap alike = {0}, calls = {0};
     for (size_t i = 0; i < uses->direct; i++) {
-        const char *key = through_identities ? "" : key_of(importer, &uses->items[i]);
-        if (key && !string_map_add(&leaders, key, (uint32_t)i)) uses->items[i].leader = *string_map_find(&leaders, key);
+        InitializerUse *use = &uses->items[i];
+        if (through_identities) {
+            use->leader = 0;
+            continue;
+        }
+        const Onnx__NodeProto *node = node_of(importer, use);
+        size_t first = first_use(uses, &alike, key_of(importer, use), i),
+               of_call = first_use(uses, &calls, node ? pytorch_call(&importer->arena, node) : NULL, i);
+        use->leader = uses->items[first < of_call ? first : of_call].leader;
     }
-    string_map_free(&leaders);
+    string_map_free(&alike);
+    string_map_free(&calls);
 }
 
 void find_initializer_uses(Importer *importer, InitializerUses *uses)

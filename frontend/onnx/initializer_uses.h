@@ -23,8 +23,9 @@ typedef struct InitializerUses {
  * with free(items). The exporter's information on nodes decides the leaders:
  *
  * - TorchScript's exporter merges through Identity nodes, each with the name of its own parameter. All direct uses are
- * one parameter. - PyTorch's default exporter merges without a trace. Uses of the same kind in the same module are one
- * parameter, that of a module called several times (ALBERT); all others are apart. */
+ *   one parameter.
+ * - PyTorch's default exporter merges without a trace. Uses of the same kind in the same module are one parameter, that
+ *   of a module called several times (ALBERT), and so are several nodes of one call; all others are apart. */
 void find_initializer_uses(Importer *importer, InitializerUses *uses);
 
 /* A name for the use by its module, such as "bert.pooler.dense.bias"; NULL if the module is unknown. */

@@ -164,9 +164,9 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     widen_tensor(importer, &initializer->tensor);
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;
-    bool number = tensor->shape.rank == 0;
-    initializer->trained = symbol->trained && dtype_is_float(tensor->dtype) &&
-                           ((!number && !symbol->buffer) || wanted(importer->options, proto->name));
+    bool own = (tensor->shape.rank > 0 || symbol->parameter) && !symbol->buffer;
+    initializer->trained =
+        symbol->trained && dtype_is_float(tensor->dtype) && (own || wanted(importer->options, proto->name));
     if (initializer->trained || tensor->data || !tensor->bytes || !symbol->needed) return true;
     return diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, initializer_place(importer, proto->name, place),
                              NULL, "is not a parameter, so its external data cannot be missing");
@@ -333,10 +333,11 @@ static void mark_buffers(Importer *importer)
         const uint32_t *symbol = value->name ? string_map_find(&importer->names, value->name) : NULL;
         if (!symbol) continue;
         Symbol *own = &importer->symbols[*symbol];
-        const char *parameter;
+        const char *parameter, *kind = value_kind(&importer->arena, value);
+        own->parameter = strcmp(kind, "PARAMETER") == 0;
         own->folded_from = folded_from(&importer->arena, value);
         own->buffer =
-            value_is_buffer(&importer->arena, value) ||
+            strcmp(kind, "BUFFER") == 0 ||
             (own->folded_from && fold_kind(importer, own->name, own->folded_from, &parameter) == FOLD_OF_CONSTANTS);
     }
 }

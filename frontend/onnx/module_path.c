@@ -27,10 +27,10 @@ const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char 
     return metadata(arena, &node->base, NODE_METADATA, key);
 }
 
-bool value_is_buffer(Arena *arena, const Onnx__ValueInfoProto *value)
+const char *value_kind(Arena *arena, const Onnx__ValueInfoProto *value)
 {
     const char *kind = metadata(arena, &value->base, VALUE_METADATA, "pkg.torch.export.graph_signature.InputSpec.kind");
-    return kind && strcmp(kind, "BUFFER") == 0;
+    return kind ? kind : "";
 }
 
 const char *folded_from(Arena *arena, const Onnx__ValueInfoProto *value)
@@ -116,9 +116,14 @@ static const char *path_in_name(Arena *arena, const char *name)
     return path;
 }
 
+const char *pytorch_call(Arena *arena, const Onnx__NodeProto *node)
+{
+    return node_metadata(arena, node, "pkg.torch.onnx.name_scopes");
+}
+
 const char *module_path(Arena *arena, const Onnx__NodeProto *node)
 {
-    const char *scopes = node_metadata(arena, node, "pkg.torch.onnx.name_scopes");
+    const char *scopes = pytorch_call(arena, node);
     const char *path = scopes ? innermost_scope(arena, scopes) : NULL;
     if (path) return path;
     const char *name_space = node_metadata(arena, node, "namespace");

@@ -161,11 +161,17 @@ static void tell_adapters(const Importer *importer)
             "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
 }
 
+static const Symbol *symbol_of(const Importer *importer, const ImportedParameter *parameter)
+{
+    const char *name = importer->proto->initializer[parameter->initializer]->name;
+    return &importer->symbols[*string_map_find(&importer->names, name)];
+}
+
 /* A parameter of whose elements the exporter computed this initializer, as it says; NULL: none. */
 static const char *computed_of(Importer *importer, const ImportedParameter *parameter)
 {
+    const Symbol *symbol = symbol_of(importer, parameter);
     const char *name = importer->proto->initializer[parameter->initializer]->name, *of;
-    const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, name)];
     bool computed = symbol->folded_from && !parameter->one_plus &&
                     fold_kind(importer, name, symbol->folded_from, &of) == FOLD_COMPUTES;
     return computed ? of : NULL;
@@ -204,12 +210,14 @@ static void refuse_folded(const Importer *importer, const ImportedParameter *par
 static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
+    bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
+    if (!choice.trained && (number || choice.unsure) && symbol_of(importer, parameter)->parameter)
+        choice = (TrainedChoice){.trained = true, .why = "is a parameter, as the exporter says"};
     bool optimised = judge_folded(parameter->name, &choice);
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
     bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
-    bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
     const char *of = choice.trained || (number && choice.unsure) ? computed_of(importer, parameter) : NULL;
     if ((choice.copies || computed || of || optimised) && !left && (!rule || rule->train))
         refuse_folded(importer, parameter, choice.copies && !of, optimised, of);

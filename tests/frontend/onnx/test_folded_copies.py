@@ -3,10 +3,11 @@
 batch or every position: these train as one, as in the model before folding, and are exported as copies again. What may
 be copies, but is one number throughout, is refused unless it is frozen, and so is what was computed of parameters that
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
-buffers, are not trained. A module that is called twice is one parameter. PEFT's adapters get a hint. A warning names
-the row of padding that PyTorch's default exporter tells of. Of what this exporter says it computed of parameters
-nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is
-no parameter. Names of weights tell a mixture of experts, which is refused by this name.
+buffers, are not trained; one number is, if the exporter calls it a parameter. A module that is called twice is one
+parameter, and so are the nodes of one call. PEFT's adapters get a hint. A warning names the row of padding that
+PyTorch's default exporter tells of. Of what this exporter says it computed of parameters nothing is trained, nor of
+what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is no parameter. Names of weights tell a mixture of experts, which is refused
+by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -36,7 +37,7 @@ def metadata(message, tag, **entries):
         message.MergeFromString(bytes([tag << 3 | 2, len(entry) & 127 | 128, len(entry) >> 7]) + entry)
 
 
-def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False, sources=None, **others):
+def model(path, batch, nodes, folded, result="x", tensor="folded", says=None, sources=None, **others):
     """`nodes` compute of rows of a table, and of the folded tensor, what is classified token by token."""
     tensors = {"table": real(7, WIDTH), "matrix": real(WIDTH, 5, seed=1), tensor: folded, **others}
     STARTS.update({name: value.astype("f4") for name, value in tensors.items()})
@@ -48,8 +49,8 @@ def model(path, batch, nodes, folded, result="x", tensor="folded", buffer=False,
         [numpy_helper.from_array(value if value.dtype == np.int64 else value.astype(np.float32), name)
          for name, value in tensors.items()])
     info = helper.make_tensor_value_info(tensor, TensorProto.FLOAT, folded.shape)
-    if buffer:
-        metadata(info, 4, pkg__torch__export__graph_signature__InputSpec__kind="BUFFER")
+    if says:
+        metadata(info, 4, pkg__torch__export__graph_signature__InputSpec__kind=says)
     if sources:
         metadata(info, 4, pkg__onnxscript__optimizer__folded_from=str(sources))
     graph.value_info.append(info)
@@ -196,8 +197,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         message = accepted("row", both if trains else both - {"folded"}, 2, ADD, np.zeros(shape_of), "sum")
         require(("as buffers are" in message) == (not trains), shape_of, message)
     accepted("row", both, 2, ADD, np.zeros((1, WIDTH)), "sum", options=("--train", "folded"))
-    accepted("buffer", both - {"folded"}, 2, ADD, kind, "sum", buffer=True)
-    accepted("buffer", both, 2, ADD, kind, "sum", buffer=True, options=("--train", "folded"))
+    accepted("buffer", both - {"folded"}, 2, ADD, kind, "sum", says="BUFFER")
+    accepted("buffer", both, 2, ADD, kind, "sum", says="BUFFER", options=("--train", "folded"))
 
     message = accepted("adapter", {"table", "matrix", "m.lora_A.weight"}, 2,
                        [helper.make_node("MatMul", ["x", "m.lora_A.weight"], ["sum"])], real(WIDTH, WIDTH, seed=6),
@@ -213,10 +214,18 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     for module, one in ("/torch/nn/modules/linear.py", True), ("/model.py", False):
         called = [helper.make_node("Add", [a, "folded"], [b]) for a, b in (("x", "once"), ("once", "sum"))]
         for line, node in enumerate(called):
-            metadata(node, 9, pkg__torch__onnx__name_scopes="['', 'm', 'm.linear', 'add']",
+            metadata(node, 9, pkg__torch__onnx__name_scopes=f"['', 'm', 'm.linear', 'add_{line}']",
                      pkg__torch__onnx__stack_trace=f'File "/m.py", line {line}\n File "{module}", line 1')
         STARTS["folded#1"] = np.zeros(WIDTH)
         accepted("twice", both if one else both | {"folded#1"}, 2, called, np.zeros(WIDTH), "sum")
+
+    called = [helper.make_node("Mul", ["x", "folded"], ["scaled"]),
+              helper.make_node("Add", ["scaled", "folded"], ["sum"])]
+    for node in called:
+        metadata(node, 9, pkg__torch__onnx__name_scopes="['', 'm', 'm.activation', 'softplus']")
+    for number in np.array(0.5), np.array([0.5]):
+        for says in "PARAMETER", "BUFFER":
+            accepted("number", both if says == "PARAMETER" else both - {"folded"}, 2, called, number, "sum", says=says)
 
     for arguments, padding in ("%p_table, %ids, 3", 3), ("%p_table, %ids, -1", None), ("%p_table, %ids", None):
         model("padding", 2, [], kind, "x")
