@@ -111,9 +111,10 @@ typedef struct Generation {
     Predictor *predictor;
     TextRows row;  /* the text: one row with room for all tokens */
     TextRows step; /* the token that a graph with kept keys and values takes */
-    int32_t token, position;
-    int64_t fed; /* so many tokens have been taken */
-    bool steps;  /* the graph takes one token at a time */
+    int32_t token, position, length;
+    int64_t fed;      /* so many tokens have been taken */
+    int64_t original; /* a longer text has other keys from its first token on */
+    bool steps;       /* the graph takes one token at a time */
     const SkyTensor *logits;
 } Generation;
 
@@ -123,11 +124,12 @@ static bool open_model(Generation *generation, const char *path, const char *cal
 {
     Predictor *predictor = generation->predictor;
     TextRows *row = &generation->row, *step = &generation->step;
-    const char *steps = width ? NULL : step_model_write(path, scratch, row->width, &row->arena);
+    const char *steps = width ? NULL : step_model_write(path, scratch, row->width, &generation->original, &row->arena);
     generation->steps = steps != NULL;
     *step = (TextRows){.count = 1, .width = 1, .longest = 1};
     step->tensors[0] = (RowTensor){"input_ids", DTYPE_I32, &generation->token};
     step->tensors[1] = (RowTensor){"position", DTYPE_I32, &generation->position};
+    step->tensors[2] = (RowTensor){"length", DTYPE_I32, &generation->length};
     if (!predictor_open(predictor, steps ? steps : path, called, steps ? step : row, 1, steps ? 1 : row->width, threads,
                         diagnostics))
         return false;
@@ -138,11 +140,14 @@ static bool open_model(Generation *generation, const char *path, const char *cal
                        "has no output 'logits' with a score of every token at every position, as decoders have");
 }
 
-/* The token after the first `length`; -1 after reporting. */
+/* The token after the first `length`; -1 after reporting. As in the library, a token's rotary positions are those of
+ * the text's length when it was taken, and LongRoPE takes all again where it changes. */
 static int32_t next_token(Generation *generation, const GenerateOptions *options, int64_t length,
                           Diagnostics *diagnostics)
 {
     bool ok = generation->steps || predictor_run(generation->predictor, 0, diagnostics);
+    if (generation->fed <= generation->original && length > generation->original) generation->fed = 0;
+    generation->length = (int32_t)length;
     for (; ok && generation->steps && generation->fed < length; generation->fed++) {
         generation->token = token_at(&generation->row, generation->fed);
         generation->position = (int32_t)generation->fed;

@@ -28,8 +28,9 @@ bool folder_import(const char *path, const char *output, const Head *head, Weigh
                    FILE *summary, Diagnostics *diagnostics);
 
 /* Of a decoder's folder with the head of a language model: a graph for one token after up to `room` - 1 others. Its
- * inputs are input_ids and position [1, 1], past_key.LAYER and past_value.LAYER [1, heads of keys, room, width]; its
- * outputs logits [1, 1, vocabulary], and key.LAYER and value.LAYER, which the next token reads as past_*. */
+ * inputs are input_ids and position [1, 1], the text's length [1, 1] if rotary positions depend on it, past_key.LAYER
+ * and past_value.LAYER [1, heads of keys, room, width]; its outputs logits [1, 1, vocabulary], and key.LAYER and
+ * value.LAYER, which the next token reads as past_*. */
 bool folder_import_step(const char *path, const char *output, int64_t room, Diagnostics *diagnostics);
 
 #endif

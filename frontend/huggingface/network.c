@@ -224,7 +224,12 @@ const char *network_activation(Network *network, const char *scope, Activation a
 
 const char *network_length(Network *network, const char *scope, const char *axis)
 {
-    if (network->room) return network_integer(network, scope, network->room);
+    if (network->room) {
+        const BuilderDimension dimensions[2] = {{1, NULL}, {1, NULL}};
+        if (!network->length)
+            onnx_builder_input(&network->builder, "length", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, dimensions, 2);
+        return network->length = "length";
+    }
     return network_gather(network, scope, network_apply(network, scope, "Shape", network->inputs[0]), axis, 0);
 }
 

@@ -34,6 +34,7 @@ typedef struct Network {
     const char *table;     /* of an encoder that is there: the parameter whose rows tokens choose; NULL: by its name */
     const char *positions; /* (1, seq), int64: 0 ... seq - 1; of one token after others: (1, 1), its own */
     int64_t room;          /* of decoders: not 0: the graph takes one token, and keys and values of so many as inputs */
+    const char *length;    /* with room: the input that says how long the text is; NULL: nothing asked for it yet */
 } Network;
 
 #define network_apply(network, scope, op, ...) onnx_builder_apply(&(network)->builder, scope, op, __VA_ARGS__)
@@ -80,7 +81,7 @@ const char *network_slice(Network *network, const char *scope, const char *input
 const char *network_norm(Network *network, const char *scope, const char *input, int64_t width, double epsilon,
                          bool bias);
 const char *network_activation(Network *network, const char *scope, Activation activation, const char *input);
-/* Extent of the inputs along an axis; of the shape of `axis`, an integer constant. */
+/* Extent of the inputs along an axis; of the shape of `axis`, an integer constant. With room, the text's: (1, 1). */
 const char *network_length(Network *network, const char *scope, const char *axis);
 /* (batch, seq, width) -> (batch, width) */
 const char *network_first_token(Network *network, const char *scope, const char *input);

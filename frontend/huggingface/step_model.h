@@ -6,7 +6,8 @@
 
 /* Writes the graph of folder_import_step for the model in the file `model` into the new directory `folder`, with its
  * weights. Returns the graph's path, in the arena; NULL, without a report, where there is none for this model: it is no
- * decoder from skycc import, or cannot be written. */
-const char *step_model_write(const char *model, const char *folder, int64_t room, Arena *arena);
+ * decoder from skycc import, or cannot be written. *original: once the text is longer, all its tokens have other keys
+ * (LongRoPE); INT64_MAX: they never have. */
+const char *step_model_write(const char *model, const char *folder, int64_t room, int64_t *original, Arena *arena);
 
 #endif

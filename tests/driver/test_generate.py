@@ -3,6 +3,7 @@
 decoders that keep keys and values as they are continued without."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from onnx import helper, load, numpy_helper, save, TensorProto
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
 from checks import failed, require  # noqa: E402
+import safetensors_files  # noqa: E402
 
 SKYCC, DECODERS = sys.argv[1:]
 VOCABULARY, END, POSITIONS = 257, 256, 99
@@ -115,12 +117,30 @@ def check_kept(name, *options):
     require(texts[0] == texts[1] and len(texts[0]) == len("abcd") + 12 + 1, name, *texts)
 
 
+def check_scaled():
+    """A text that grows past 8 tokens, from where on LongRoPE has other positions for all: the text is that of
+    transformers' generate(), of a model with large scores."""
+    shutil.copytree(f"{DECODERS}/longrope", "long")
+    tensors = safetensors_files.read("long/model.safetensors")
+    safetensors_files.write("long/model.safetensors", {name: value * (4 if "self_attn" in name else 1)
+                                                       for name, value in tensors.items()})
+    with open("long/config.json") as file:
+        config = json.load(file)
+    config["rope_parameters"] |= {"short_factor": [1.0, 1.0], "long_factor": [0.2, 0.3]}
+    with open("long/config.json", "w") as file:
+        json.dump(config, file)
+    subprocess.run([SKYCC, "import", "long", "--head", "lm", "-q", "-o", "long.onnx"], check=True)
+    found = predict("--prompt", "qrst", "--tokens", "15", model="long.onnx")
+    require(found == "qrstl   ujvjvs hae\n", "longrope", found)
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     write_tokenizer()
     check()
     write_tokenizer({chr(ord("a") + i): i + 3 for i in range(26)} | {"\u0120": 29, "<end>": 30})
     check_kept("gemma3")
+    check_scaled()
     check_kept("gpt2", "--temperature", "1", "--top-p", "0.9", "--seed", "3")
     os.chdir("/")
 sys.exit(failed())
