@@ -20,13 +20,8 @@ bool coded_update_make(Codec codec, float *values, float *left, size_t count, Bu
     size_t size = (size_t)codec_row_bytes(codec, (int64_t)count);
     uint8_t *row = memory_allocate(size);
     bool finite = true;
-    for (size_t i = 0; i < count; i++) left[i] += values[i];
-    codec_encode_row(codec, left, (int64_t)count, (CodecRounding){0}, row);
-    codec_decode_row(codec, row, (int64_t)count, values);
-    for (size_t i = 0; i < count; i++) {
-        left[i] -= values[i];
-        finite &= isfinite(values[i]) && isfinite(left[i]);
-    }
+    codec_feed_back(codec, values, left, (int64_t)count, row);
+    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]); /* NaN where what is coded is not finite */
     buffer_append(bytes, row, size);
     free(row);
     return finite;
