@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < ALL; i++) kernels[i] = memory_allocate(sizeof **kernels);
     for (int i = 0; i < PRODUCTS; i++) describe_product(kernels[i], &shapes[i]);
     describe_peak(kernels[PEAK]);
-    measure_describe_sum(kernels[SUM]);
+    measure_describe_sum(kernels[SUM], MEASURE_USUAL);
     Diagnostics diagnostics = {0};
     bool ok = measure_kernels_on_opencl(&device, kernels, ALL, seconds, &diagnostics);
     double peak = !ok ? 0 : 2.0 * ITEMS * CHAINS * (LINKS / 2) / seconds[PEAK];

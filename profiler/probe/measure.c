@@ -95,23 +95,21 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
     return measure_median(samples, (size_t)count);
 }
 
-enum { PRODUCT_ROWS = 512, PRODUCT_SIZE = 1024, SUM_ELEMENTS = 1 << 24 };
-
-void measure_describe_product(Kernel *kernel)
+void measure_describe_product(Kernel *kernel, int size)
 {
-    int64_t extent[] = {PRODUCT_ROWS, PRODUCT_SIZE, PRODUCT_SIZE};
-    kernel_begin(kernel, "product", 3, extent);
-    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 0, 1}));
-    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){0, 1, PRODUCT_SIZE}));
+    int64_t rows = 128 << size, side = 256 << size;
+    kernel_begin(kernel, "product", 3, (int64_t[]){rows, side, side});
+    Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){side, 0, 1}));
+    Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){0, 1, side}));
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, a, b));
     kernel_begin_phase(kernel, false);
-    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){PRODUCT_SIZE, 1, 0}), sum);
+    kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){side, 1, 0}), sum);
     kernel_canonicalize(kernel);
 }
 
-void measure_describe_sum(Kernel *kernel)
+void measure_describe_sum(Kernel *kernel, int size)
 {
-    kernel_begin(kernel, "sum", 1, (int64_t[]){SUM_ELEMENTS});
+    kernel_begin(kernel, "sum", 1, (int64_t[]){(int64_t)1 << (20 + 2 * (size < MEASURE_USUAL ? size : MEASURE_USUAL))});
     Register a = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
     Register b = kernel_load(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}));
     kernel_store(kernel, kernel_operand(kernel, DTYPE_F32, (int64_t[]){1}), kernel_binary(kernel, KERNEL_ADD, a, b));
@@ -122,8 +120,8 @@ bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics 
 {
     Arena arena = {0};
     Kernel *product = arena_new(&arena, Kernel), *sum = arena_new(&arena, Kernel);
-    measure_describe_product(product);
-    measure_describe_sum(sum);
+    measure_describe_product(product, MEASURE_USUAL);
+    measure_describe_sum(sum, MEASURE_USUAL);
     const Kernel *kernels[] = {product, sum};
     CompiledKernels *compiled = kernels_compile(kernels, 2, target, kernel_cache_defaults(&arena), diagnostics);
     JitProgram *jit = compiled ? jit_load(compiled, diagnostics) : NULL;

@@ -20,9 +20,11 @@ bool measure_kernels_on_opencl(const ClusterDevice *device, Kernel *const *kerne
                                Diagnostics *diagnostics);
 /* From the operand's address to the end of the last element it touches. */
 size_t measure_operand_bytes(const Kernel *kernel, const KernelOperand *operand);
-/* The kernels of which gflops and bandwidth_Bps are measured. */
-void measure_describe_product(Kernel *kernel);
-void measure_describe_sum(Kernel *kernel);
+/* The kernels of which gflops and bandwidth_Bps are measured. A product of the next size does eight times as much; sums
+ * grow no further than MEASURE_USUAL, which is what a processor is measured with. */
+enum { MEASURE_USUAL = 2, MEASURE_LARGEST = 4 };
+void measure_describe_product(Kernel *kernel, int size);
+void measure_describe_sum(Kernel *kernel, int size);
 
 /* Whether the profile has all kernels of the stage. */
 bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage);

@@ -78,15 +78,17 @@ static double copy_s(const Execution *execution, int way, size_t bytes)
     return measure_median(samples, COPIES);
 }
 
-bool measure_opencl(MachineProfile *machine, const ClusterDevice *device, Diagnostics *diagnostics)
+/* What kernels of that size take. */
+static bool measure_size(MachineProfile *machine, const ClusterDevice *device, int size, double *product_s,
+                         Diagnostics *diagnostics)
 {
     enum { SMALL = 64, LARGE = 8 << 20 };
     KernelProgram made = {0};
     Execution execution;
     Kernel *kernels[] = {arena_new(&made.arena, Kernel), arena_new(&made.arena, Kernel)};
     double seconds[2];
-    measure_describe_product(kernels[0]);
-    measure_describe_sum(kernels[1]);
+    measure_describe_product(kernels[0], size);
+    measure_describe_sum(kernels[1], size);
     make_program(&made, device, kernels, 2);
     bool ok = execution_open(&execution, &made.program, 1, NULL, diagnostics);
     if (ok) {
@@ -100,9 +102,21 @@ bool measure_opencl(MachineProfile *machine, const ClusterDevice *device, Diagno
         execution_close(&execution);
     }
     if (ok) {
+        *product_s = seconds[0];
         machine->gflops = 1e-9 * kernel_flops(kernels[0]) / seconds[0];
         machine->bandwidth_Bps = kernel_bytes(kernels[1]) / seconds[1];
     }
     arena_free(&made.arena);
+    return ok;
+}
+
+/* A product that a slow device computes for seconds is over on a fast one before it has begun everywhere. */
+bool measure_opencl(MachineProfile *machine, const ClusterDevice *device, Diagnostics *diagnostics)
+{
+    static const double enough_s = 5e-3;
+    double product_s = 0;
+    bool ok = true;
+    for (int size = 0; ok && product_s < enough_s && size <= MEASURE_LARGEST; size++)
+        ok = measure_size(machine, device, size, &product_s, diagnostics);
     return ok;
 }

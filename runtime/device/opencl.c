@@ -169,6 +169,24 @@ static bool choose(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnosti
     return chosen != NULL;
 }
 
+/* Kept for the next execution on the device, as probes open many: drivers take long for a new one, and build kernels
+ * faster in one that has built some. */
+static ClContextId context_of(const OpenCl *cl, int32_t *code)
+{
+    static ClDeviceId device;
+    static ClContextId kept;
+    *code = CL_SUCCESS;
+    if (kept && device != cl->device.id) {
+        cl->api->ReleaseContext(kept);
+        kept = NULL;
+    }
+    if (!kept) kept = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, code);
+    if (*code != CL_SUCCESS) return kept = NULL;
+    device = cl->device.id;
+    *code = cl->api->RetainContext(kept);
+    return kept;
+}
+
 static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
 {
     OpenCl *cl = memory_allocate(sizeof *cl);
@@ -180,7 +198,7 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
     if (!cl->api || !choose(cl, program, diagnostics)) return false;
     execution->memory_bytes = cl->device.memory_bytes;
     cl->group = cl->device.work_group < GROUP ? cl->device.work_group : GROUP;
-    cl->context = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, &code);
+    cl->context = context_of(cl, &code);
     if (code != CL_SUCCESS) return failed(cl, code, "context", diagnostics);
     cl->queue = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);
     if (code == CL_SUCCESS) cl->copies = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);

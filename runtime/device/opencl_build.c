@@ -191,7 +191,7 @@ ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenCl
 {
     Build build = {.api = api, .context = context, .device = device, .program = program};
     snprintf(build.options, sizeof build.options,
-             "-cl-std=CL1.2 -cl-denorms-are-zero%s -DROW_GROUP=%u -DVECTOR=%u -DITEM_ROWS=%u -DDEPTH=%u",
+             "-w -cl-std=CL1.2 -cl-denorms-are-zero%s -DROW_GROUP=%u -DVECTOR=%u -DITEM_ROWS=%u -DDEPTH=%u",
              device->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "", sizes->row_group, sizes->vector,
              sizes->item_rows, sizes->depth);
     const char *parts[] = {device->platform, device->name, device->driver, build.options, program->opencl_source};

@@ -29,7 +29,8 @@ static double random_between(double low, double high)
 static bool on_opencl; /* else they are interpreted */
 
 /* On OpenCL all cases are a few programs, because drivers take long for each: the cases are built once to collect their
- * calls, and once more to look at the results. */
+ * calls, and once more to look at the results. Of a gradient the calls that compute it are collected, and what they read
+ * is interpreted: drivers take long for every kernel, too, and the operator's own ones are those of another case. */
 static struct Batch {
     Arena arena;
     OpenClCall *calls;
@@ -44,10 +45,30 @@ static size_t bytes_of(const Evaluator *evaluator, ValueId v)
     return (size_t)shape_elements(&value->shape) * dtype_size(value->dtype);
 }
 
-static void collect(const Evaluator *evaluator)
+static bool is_collected(const Graph *graph, NodeId id)
 {
+    const Node *node = graph_node(graph, id);
+    return !graph->loss || (node->phase == PHASE_BACKWARD && strcmp(node->name, "loss") != 0);
+}
+
+/* What the collected calls find: all that others compute, and nothing yet of their own. */
+static void interpret_others(Evaluator *evaluator)
+{
+    const Graph *graph = evaluator->graph;
+    assert_true(evaluator_run(evaluator));
+    for (NodeId id = 1; id < graph->node_count; id++) {
+        const Node *node = graph_node(graph, id);
+        for (int i = 0; i < node->output_count && is_collected(graph, id); i++)
+            if (node->outputs[i]) memset(evaluator->buffer[node->outputs[i]], 0, bytes_of(evaluator, node->outputs[i]));
+    }
+}
+
+static void collect(Evaluator *evaluator)
+{
+    if (evaluator->graph->loss) interpret_others(evaluator);
     for (size_t c = 0; c < evaluator->lowering.call_count; c++) {
         const LoweredCall *call = &evaluator->lowering.calls[c];
+        if (!is_collected(evaluator->graph, call->node)) continue;
         Kernel *kernel = arena_copy(&batch.arena, call->kernel, sizeof *call->kernel);
         kernel->label = arena_string(&batch.arena, kernel->label);
         OpenClCall collected = {.kernel = kernel};

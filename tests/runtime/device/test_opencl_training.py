@@ -3,7 +3,7 @@
 
 A BERT of one block on one, two and four devices, of which one is reached by OpenCL (PoCL, where there is no GPU):
 packed rows with dropout and an evaluation, a parameter that two stages share, low-rank branches. Losses are those of
-CPUs within 1e-5, with codecs on the link within 1e-3. A checkpoint of either kind of device resumes on the other.
+CPUs within 1e-5, with codecs on the link within 1e-4. A checkpoint of either kind of device resumes on the other.
 What was built is kept for the next run. PoCL takes long for each kernel: it optimises those of one pipeline only, keeps
 those of one, and builds each for all sizes of groups at once. skycc probe measures the device. What cannot run is
 refused: the folder LIMITED has a loader with worse devices (limited_opencl.c).
@@ -111,14 +111,14 @@ class Folder:
         return f"{what}0", f"{what}{len(', target: opencl')}"
 
 
-def check_resume(folder, cpu, opencl):
+def check_resume(folder, cpu, opencl, **more):
     """Four steps in one go, or two on each kind of device."""
     folder.train(cpu, "seqcls", "--steps", "4")
     expected = folder.losses()
     for first, second in ((cpu, opencl), (opencl, cpu)):
         kept = ["--steps", "4", "--checkpoint", f"kept-{first}"]
-        folder.train(first, "seqcls", *kept, "--stop-after", "2")
-        folder.train(second, "seqcls", *kept, "--resume")
+        folder.train(first, "seqcls", *kept, "--stop-after", "2", **more)
+        folder.train(second, "seqcls", *kept, "--resume", **more)
         found = folder.losses()
         assert np.allclose(found[-2:], expected[2:], rtol=1e-5), (first, found, expected)
 
@@ -159,7 +159,7 @@ def check_kept(folder, opencl):
     """
     kept, copies = f"{folder.folder}/{opencl}/opencl-00.bin", f"{folder.folder}/copies"
     before = os.stat(kept)
-    folder.train(opencl, "seqcls", "--steps", "1", LIMITED_SOURCE="__kernel", LIMITED_COPIES=copies, **folder.limited)
+    folder.train(opencl, "mlm", "--steps", "1", LIMITED_SOURCE="__kernel", LIMITED_COPIES=copies, **folder.limited)
     assert os.stat(kept).st_mtime_ns == before.st_mtime_ns
     with open(copies) as file:
         assert int(file.read()) > 0, "kernels wait for copies to the host"
@@ -168,11 +168,11 @@ def check_kept(folder, opencl):
     for place in (0, len(whole) // 2):  # the key, or what the driver built
         with open(kept, "wb") as file:
             file.write(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1:])
-        folder.train(opencl, "seqcls", "--steps", "1", fails=6, LIMITED_SOURCE="__kernel", **folder.limited)
-    folder.train(opencl, "seqcls", "--steps", "1")
+        folder.train(opencl, "mlm", "--steps", "1", fails=6, LIMITED_SOURCE="__kernel", **folder.limited)
+    folder.train(opencl, "mlm", "--steps", "1")
     with open(kept, "rb") as file:
         assert file.read(16) == whole[:16]
-    folder.compile(opencl, 2, ", target: opencl", "seqcls", FIXED, keeps=True)
+    folder.compile(opencl, 2, ", target: opencl", "mlm", FIXED, keeps=True)
     assert os.path.getsize(kept) == 0, "what was built of other kernels is kept"
 
 
@@ -231,12 +231,12 @@ def main():
         packed = ["--batch", "24", "--dim", "seq=auto:16", "--lengths", "seqcls", "--dropout", "0.1"]
         evaluated = ["--eval-data", "seqcls", "--eval-every", "2"]
         programs = folder.compare("packed", 1, "seqcls", packed, evaluated, ["eval_loss"])
-        coded = folder.compare("coded", 2, "seqcls", [*FIXED, "--codec", "q8"], within=1e-3, keeps=True)
+        coded = folder.compare("coded", 2, "mlm", [*FIXED, "--codec", "q8"], within=1e-4, keeps=True)
         if not LESS:
-            folder.compare("shared", 2, "mlm", FIXED)
-            folder.compare("low-rank", 4, "seqcls", [*FIXED, "--lora", "r=2,targets=query,value"],
-                           POCL_EXTRA_BUILD_FLAGS="")
             check_resume(folder, *programs)
+            optimised = {"POCL_EXTRA_BUILD_FLAGS": ""}
+            low_rank = [*FIXED, "--lora", "r=2,targets=query,value"]
+            check_resume(folder, *folder.compare("low-rank", 4, "seqcls", low_rank, **optimised), **optimised)
         check_list(folder)
         check_refusals(folder, programs[1])
         check_probe(folder)
