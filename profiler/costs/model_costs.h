@@ -22,7 +22,8 @@
 
 /* Fills `costs`, called `name` (free with costs_free), for a graph whose layers are assigned. `profile` may be NULL.
  * `codecs`: what links may use (base/codec.h); what these make of what crosses, and what coding takes, is filled in
- * too. `norm_bytes`: Costs'; updates include squares of gradients where it is not 0. Warns when the profile was made with a model but lacks kernels of this one. */
+ * too. `norm_bytes`: Costs'; updates include squares of gradients where it is not 0. Warns when the profile was made
+ * with a model but lacks kernels of this one. */
 bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const Cluster *cluster, const Profile *profile,
                  const char *name, const char *model_hash, int microbatches, unsigned codecs, int64_t norm_bytes,
                  Diagnostics *diagnostics);

@@ -6,8 +6,8 @@ the file lacks. Weight decay is of w where 1 + w was folded. Masks that are adde
 buffers, are not trained; one number is, if the exporter calls it a parameter. A module that is called twice is one
 parameter, and so are the nodes of one call. PEFT's adapters get a hint. A warning names the row of padding that
 PyTorch's default exporter tells of. Of what this exporter says it computed of parameters nothing is trained, nor of
-what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is no parameter. Names of weights tell a mixture of experts, which is refused
-by this name.
+what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is no parameter. Names of
+weights tell a mixture of experts, which is refused by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """

@@ -29,8 +29,9 @@ static double random_between(double low, double high)
 static bool on_opencl; /* else they are interpreted */
 
 /* On OpenCL all cases are a few programs, because drivers take long for each: the cases are built once to collect their
- * calls, and once more to look at the results. Of a gradient the calls that compute it are collected, and what they read
- * is interpreted: drivers take long for every kernel, too, and the operator's own ones are those of another case. */
+ * calls, and once more to look at the results. Of a gradient the calls that compute it are collected, and what they
+ * read is interpreted: drivers take long for every kernel, too, and the operator's own ones are those of another
+ * case. */
 static struct Batch {
     Arena arena;
     OpenClCall *calls;
