@@ -107,24 +107,31 @@ PlanModelOptions microbatch_form_quick(const PlanModelOptions *options)
     return quick;
 }
 
-int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches)
+/* What plans are chosen by, of a whole step; by the objective where that is what was asked for. */
+static int64_t chosen_ns(const PlannedModel *planned, const PlanModelOptions *options)
+{
+    const Plan *plan = &planned->plan;
+    if (plan->objective == PLAN_OBJECTIVE_PERIOD)
+        return plan->period_ns + row_samples_rounds(&planned->costs.rows, planned->microbatches, plan->period_ns);
+    return options->request.allocate == PLAN_OPTIMAL ? plan->simulated_step_ns : plan->step_ns;
+}
+
+int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches, bool quickly)
 {
     PlannedModel *planned = forms->planned;
     const ModelOptions asked = planned->packed;
-    PlanModelOptions quick = microbatch_form_quick(forms->options);
+    PlanModelOptions options = quickly ? microbatch_form_quick(forms->options) : *forms->options;
     Diagnostics ignored = {0};
     int64_t step = 0;
+    options.request.compared = true;
     planned->packed.train = true;
     planned->packed.last_pass = NULL;
-    if (microbatch_form_make(forms, microbatches, &ignored) && planned_model_costs(planned, &quick, &ignored) &&
-        planned_model_plan(planned, &quick, &ignored))
-        step = planned->plan.objective == PLAN_OBJECTIVE_STEP
-                   ? planned->plan.step_ns
-                   : planned->plan.period_ns +
-                         row_samples_rounds(&planned->costs.rows, planned->microbatches, planned->plan.period_ns);
+    if (microbatch_form_make(forms, microbatches, &ignored) && planned_model_costs(planned, &options, &ignored) &&
+        planned_model_plan(planned, &options, &ignored))
+        step = chosen_ns(planned, forms->options);
     forms->unmeasured = planned->costs.unmeasured;
-    forms->replicas = planned->plan.replica_count;
-    forms->simulated_ns = planned->plan.simulated_step_ns;
+    forms->found = (Replanned){
+        .found = step > 0, .value_ns = plan_value_ns(&planned->plan), .simulated_ns = planned->plan.simulated_step_ns};
     plan_free(&planned->plan);
     costs_free(&planned->costs);
     planned->plan = (Plan){0};

@@ -5,6 +5,7 @@
 
 #include "driver/compile/plan_model.h"
 #include "partitioner/planner/packing.h"
+#include "partitioner/solve/replan.h"
 
 typedef struct MicrobatchForms {
     PlannedModel *planned; /* its model was imported: once, where rows are packed */
@@ -14,9 +15,8 @@ typedef struct MicrobatchForms {
     PackingWish wish;   /* then, without its rows */
     int64_t rows;       /* of a step that is to be cut; 0: the micro-batch is given */
     /* Of the form whose step was asked for last: */
-    bool unmeasured;      /* it is not in the profile */
-    int replicas;         /* pipelines of its plan */
-    int64_t simulated_ns; /* its plan's simulated step */
+    bool unmeasured; /* it is not in the profile */
+    Replanned found; /* what its plan takes */
 } MicrobatchForms;
 
 enum { MICROBATCH_FORMS_MOST = 32 };
@@ -35,7 +35,9 @@ bool microbatch_forms_import(MicrobatchForms *forms, Diagnostics *diagnostics);
 bool microbatch_form_make(MicrobatchForms *forms, int microbatches, Diagnostics *diagnostics);
 /* Options for plans that are compared: the allocation asked for, or the heuristic's in place of the optimum. */
 PlanModelOptions microbatch_form_quick(const PlanModelOptions *options);
-/* Makes it, and says what a step takes by such a plan; 0: nothing was found that fits. Errors are not reported. */
-int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches);
+/* Makes it, and says what a step takes by a plan for it, or `quickly` by one that is compared (microbatch_form_quick):
+ * simulated, unless an allocation or the period was asked for. 0: nothing was found that fits. Errors are not
+ * reported. */
+int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches, bool quickly);
 
 #endif

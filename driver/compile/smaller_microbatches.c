@@ -53,7 +53,7 @@ void smaller_microbatches_hint(const PlannedModel *planned, const PlanModelOptio
     if (diagnostics->exit_code != EXIT_NO_PLAN || !last || !last->is_error) return;
     bool open_ok = open(&smaller, planned, options);
     int i = 0;
-    while (open_ok && i < smaller.count && !microbatch_form_step_ns(&smaller.forms, smaller.counts[i])) i++;
+    while (open_ok && i < smaller.count && !microbatch_form_step_ns(&smaller.forms, smaller.counts[i], true)) i++;
     if (open_ok && i < smaller.count) {
         Arena *arena = &diagnostics->arena;
         long long rows = (long long)smaller.forms.rows;
@@ -103,11 +103,11 @@ void smaller_microbatches_advise(const PlannedModel *planned, const PlanModelOpt
         !is_limited(planned, options))
         return;
     int best = -1;
-    int64_t least = plan->step_ns - plan->step_ns / 100;
+    Replanned least = {.simulated_ns = plan->simulated_step_ns - plan->simulated_step_ns / 100};
     for (int i = 0, ok = open(&smaller, planned, options); ok && i < smaller.count; i++) {
-        int64_t step = microbatch_form_step_ns(&smaller.forms, smaller.counts[i]);
-        if (!step || step >= least) continue;
-        least = step;
+        microbatch_form_step_ns(&smaller.forms, smaller.counts[i], true);
+        if (!smaller.forms.found.found || replanned_ns(&smaller.forms.found) >= replanned_ns(&least)) continue;
+        least = smaller.forms.found;
         best = i;
     }
     if (best >= 0)

@@ -459,13 +459,13 @@ void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double de
     arena_free(&a.arena);
 }
 
-void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, int64_t step_ns)
+void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, Replanned found)
 {
     AdviceChange change = {.kind = ADVICE_MICROBATCHES,
                            .rows = rows,
                            .batch = batch,
-                           .plan = {.found = true, .value_ns = step_ns},
-                           .gain_ns = plan->step_ns - step_ns};
+                           .plan = found,
+                           .gain_ns = plan_chosen_ns(plan) - replanned_ns(&found)};
     int i = advice->change_count++;
     for (; i > 0 && advice->changes[i - 1].gain_ns < change.gain_ns; i--) advice->changes[i] = advice->changes[i - 1];
     advice->changes[i] = change;

@@ -58,8 +58,8 @@ typedef struct Advice {
 /* `costs` are those the plan was made from. What is not asked by the deadline (on the monotonic clock; 0: before
  * a fixed amount of work is done) is left out, or answered less closely. */
 void advice_make(Advice *advice, const Plan *plan, const Costs *costs, double deadline);
-/* Smaller micro-batches, by which a step of the same rows takes at most `step_ns`, less than the plan's. */
-void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, int64_t step_ns);
+/* Smaller micro-batches, by which a step of the same rows takes at most what was found, less than the plan's. */
+void advice_add_microbatches(Advice *advice, const Plan *plan, int64_t rows, int64_t batch, Replanned found);
 void advice_free(Advice *advice);
 
 #endif

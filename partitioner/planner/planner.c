@@ -21,7 +21,7 @@
 #include "partitioner/solve/recompute.h"
 
 /* What planning may take where there is no time limit, in seconds of counted work. */
-static const double COUNTED_SECONDS = 30;
+static const double COUNTED_SECONDS = 30, COMPARED_SECONDS = 0.3;
 
 typedef struct Planner {
     const Costs *asked; /* as the user gave them */
@@ -136,7 +136,7 @@ static bool wants_bound(const Planner *planner)
 
 static void run_allocators(const Planner *planner, Problem *problem, Arena *arena, Candidates *c)
 {
-    double deadline = planner->started + 0.9 * planner->seconds;
+    double deadline = planner->started + (planner->request->compared ? COMPARED_SECONDS : 0.9 * planner->seconds);
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     if (has_keeper(planner)) {
         double seconds = wants_bound(planner) ? deadline - watch_seconds(planner->watch) : 0;
@@ -307,7 +307,8 @@ static int64_t certify_work(const Problem *problem, bool used_up)
 
 static void fill_certificate(const Planner *planner, Plan *plan, const Problem *problem, Candidates *candidates)
 {
-    if (!plan->infeasible && plan->lower_bound_ns == 0) return; /* nothing to prove */
+    bool known = plan->infeasible || plan->lower_bound_ns > 0;
+    if (!known || planner->request->compared) return;
     int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
     for (int d = 0; d < problem->device_count; d++)
         device_of[d] = costs_find_device(planner->asked, planner->costs.devices[d].name);
@@ -372,7 +373,7 @@ static bool report_misfit(const Planner *planner, const Problem *problem, const 
 static bool check_found(const Planner *planner, const Problem *problem, const Candidates *c)
 {
     PlanAllocator chosen = planner->request->allocate;
-    if (c->result.infeasible)
+    if (c->result.infeasible && !planner->request->compared)
         return shortage_report(problem, keeper_device(planner), planner->started + planner->seconds,
                                planner->diagnostics);
     if (chosen == PLAN_OPTIMAL && !c->result.found)

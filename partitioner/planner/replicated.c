@@ -118,12 +118,6 @@ static bool make_dealt(Plan *plan, const Costs *costs, const PlanRequest *reques
 /* Whoever hurries has the likeliest number of groups simulated only, as the estimate groups them at once. */
 static bool is_hurried(const PlanRequest *request) { return request->quick || isfinite(request->time_limit_s); }
 
-/* The step that a plan is chosen by. */
-static int64_t step_of(const Plan *plan)
-{
-    return plan->objective == PLAN_OBJECTIVE_STEP ? plan->simulated_step_ns : plan->period_ns;
-}
-
 /* Moves micro-batches from the replica that ends last in simulation to the one that ends first, so that they should end
  * together. False: none. */
 static bool deal_again(const Plan *plan, int *microbatches)
@@ -154,7 +148,7 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     bool made = make_dealt(plan, costs, request, groups, diagnostics);
     if (made && groups->count > 1 && !is_hurried(request) && !costs->rows.microbatch_kinds &&
         deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said)) {
-        bool better = step_of(&other) < step_of(plan);
+        bool better = plan_chosen_ns(&other) < plan_chosen_ns(plan);
         plan_free(better ? plan : &other);
         if (better) *plan = other;
     }
@@ -222,7 +216,7 @@ static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *requ
         ReplicaGroups groups =
             tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
         bool made = groups.count > 1 && plan_make_grouped(&other, costs, request, &groups, &said);
-        bool better = made && (!found || step_of(&other) < step_of(plan));
+        bool better = made && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan));
         if (made && found) plan_free(better ? plan : &other);
         if (better) {
             *plan = other;
@@ -254,7 +248,8 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
         compared = choose_groups(costs, &share, 0, &arena);
     }
     bool grouped = make_fastest(&other, costs, &share, &compared, &several);
-    bool better = grouped && (!found || step_of(&other) < step_of(plan) - step_of(plan) / 100 * PERCENT);
+    bool better =
+        grouped && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan) - plan_chosen_ns(plan) / 100 * PERCENT);
     if (better) {
         plan_free(plan);
         *plan = other;

@@ -237,6 +237,17 @@ def test_search(cases=8):
         require(set(tried) == {n for n in range(1, rows + 1) if rows % n == 0}, f"case {case}: tried {tried}")
 
 
+def test_simulated():
+    """By default the simulated step decides, where the objective of heuristic allocations prefers another size."""
+    write_cluster(["name: a, threads: 2, slowdown: 3.89, memory: 2MiB, region: r0",
+                   "name: b, slowdown: 3.11, memory: 1MiB, region: r1",
+                   "name: c, slowdown: 1.74, memory: 2MiB, region: r0"],
+                  "links:\n  - {between: [r0, r1], latency: 1.202ms, bandwidth: 100Mbit}\n")
+    steps = {count: plan("--batch", "16", "--microbatches", str(count))[0]["simulated_step_s"] for count in (1, 2, 4)}
+    chosen = plan("--batch", "16")[0]
+    require(chosen["simulated_step_s"] <= 1.001 * min(steps.values()), f"chose {chosen['microbatches']} of {steps}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
@@ -251,6 +262,7 @@ def main():
         test_packed()
         test_resume()
         test_search(2 if LESS else 8)
+        test_simulated()
     sys.exit(failed())
 
 
