@@ -184,13 +184,13 @@ static void record(Plan *plan, const ReplicaGroups *groups)
     }
 }
 
-enum { MOST_SIMULATED = 3 };
+enum { MOST_SIMULATED = 3, MOST_OF_FEW = 6 }; /* the second where all groupings of a few devices were compared */
 
 /* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate
  * takes pipelines as filled, and sums as if they began at the end, so some look slower than others that they beat. */
 static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_count)
 {
-    int64_t most = groups->step_ns + groups->step_ns / 4;
+    int64_t most = groups->step_ns + groups->step_ns / (groups->all ? 2 : 4);
     int count = 0;
     for (int i = 0; i < groups->best_count; i++) {
         const PlanGrouping *one = &groups->best[i];
@@ -207,7 +207,8 @@ static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_
 static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *compared,
                          Diagnostics *diagnostics)
 {
-    int tried[MOST_SIMULATED], count = 0, most = is_hurried(request) ? 1 : MOST_SIMULATED;
+    int tried[MOST_OF_FEW], count = 0, most = compared->all ? MOST_OF_FEW : MOST_SIMULATED;
+    if (is_hurried(request)) most = 1;
     bool found = false;
     while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
         Arena arena = {0};
