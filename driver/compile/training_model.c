@@ -38,12 +38,16 @@ static bool leave_out_row(TrainingModel *model, const char *text, Diagnostics *d
     const ImportedParameter *parameter = find_parameter(&model->imported, text, (size_t)(equals - text));
     const Shape *shape = parameter ? &graph_value(graph, parameter->value)->shape : NULL;
     int64_t rows = shape && shape->rank ? shape->dim[parameter->transposed ? 1 : 0] : 0;
+    bool known = parameter && row >= -rows && row < rows;
+    int marked = known ? gradient_rows_leave_out(graph, parameter->value, rows, row < 0 ? row + rows : row) : 0;
     if (!parameter)
         problem = "is not a parameter of the model";
-    else if (row < -rows || row >= rows)
+    else if (!known)
         problem = "does not have this row";
-    else if (!gradient_rows_leave_out(graph, parameter->value, rows, row < 0 ? row + rows : row))
+    else if (marked == 0)
         problem = "is not a table in which the model looks up rows";
+    else if (marked < 0)
+        problem = "has as many rows without a gradient as a table may have";
     return !problem ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(graph->file), "skycc check lists the parameters",
                              "--no-gradient-row %s: '%.*s' %s", text, (int)(equals - text), text, problem);
@@ -193,9 +197,9 @@ bool training_model_import(TrainingModel *model, const char *path, const ModelOp
     if (trains && options->loss) head_loss_check(&model->imported.onnx, options->loss, diagnostics);
     graph_verify(source);
     if (options->train && !check_names(model, diagnostics)) return false;
+    if (trains && !leave_out_padding(model, diagnostics)) return false;
     for (size_t i = 0; i < options->no_gradient_rows.count; i++)
         if (!leave_out_row(model, options->no_gradient_rows.items[i], diagnostics)) return false;
-    if (trains && !leave_out_padding(model, diagnostics)) return false;
     if (options->train || options->differentiate) warn_of_padding(model, diagnostics);
     if (!options->import.untie && !onnx_model_is_distinct(&model->imported.onnx))
         warn_of_untied_decoders(source, diagnostics);

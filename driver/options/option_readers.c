@@ -72,6 +72,9 @@ bool read_dimension(const OptionValue *value)
     int64_t size;
     if (!(several ? read_lengths(value, name, equals + 1, &size) : read_extent(value, name, equals + 1, &size)))
         return false;
+    for (size_t i = 0; i < import->dimension_count; i++)
+        if (strcmp(import->dimensions[i].name, name) == 0 && (several || import->dimensions[i].value != size))
+            return usage_error(value->diagnostics, "bind each dimension once", "--dim %s is given twice", name);
     DimensionBinding *all = arena_new_array(value->arena, DimensionBinding, import->dimension_count + 1);
     if (import->dimension_count) memcpy(all, import->dimensions, import->dimension_count * sizeof *all);
     all[import->dimension_count++] = (DimensionBinding){name, size};

@@ -517,7 +517,7 @@ static const Option rows[] = {
                "token's id, for BERT and its relatives of the word embeddings, for RoBERTa of the positions too. It "
                "makes a difference only if padded positions reach the loss. The outputs stay the same. Other uses of "
                "the table, such as a tied decoder, still give the row gradients, and weight decay still shrinks it, "
-               "as in PyTorch. May be repeated."},
+               "as in PyTorch. May be repeated, for at most 16 rows of a table."},
     {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train, .common = CHECK,
      .help = "train what matches the pattern (whatever --freeze says; may be repeated)"},
     {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = CHECK | COMPILE | FEDERATE,

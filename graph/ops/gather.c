@@ -106,10 +106,9 @@ bool infer_gather_gradient(InferContext *context)
         return operator_error(context, NULL, "there is no shape with this axis");
     if (dy->shape.rank != shape.rank - 1 + indices->shape.rank)
         return operator_error(context, NULL, "the gradient has another rank than what was gathered");
-    enum { MOST_LEFT_OUT = 16 /* an instruction or three each */ };
     const Attribute *left_out = node_attribute(context->node, "no_gradient");
-    if (left_out && (left_out->kind != ATTRIBUTE_INTEGERS || left_out->count > MOST_LEFT_OUT))
-        return operator_error(context, NULL, "more than %d rows are to get no gradient", MOST_LEFT_OUT);
+    if (left_out && (left_out->kind != ATTRIBUTE_INTEGERS || left_out->count > MOST_ROWS_LEFT_OUT))
+        return operator_error(context, NULL, "more than %d rows are to get no gradient", MOST_ROWS_LEFT_OUT);
     context->dtype[0] = dy->dtype;
     context->shape[0] = shape;
     return true;

@@ -90,6 +90,8 @@ bool infer_same(InferContext *context);
 bool infer_float_same(InferContext *context); /* which is of a floating-point type */
 /* Whether the first `count` inputs, where present, have the same floating-point type; reports if not. */
 bool infer_float_inputs(const InferContext *context, int count);
+enum { MOST_ROWS_LEFT_OUT = 16 }; /* rows of a Gather that get no gradient: an instruction or three each */
+
 /* An attribute of integers as a shape (or as another list of at most MAX_RANK numbers); false if there is none. */
 bool node_shape(const Node *node, const char *name, Shape *shape);
 /* Reports against the node, or what it is made for; returns false. */

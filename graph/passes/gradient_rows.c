@@ -14,10 +14,13 @@ static bool gathers_rows(const Graph *graph, const Node *node, ValueId table, in
     return normalize_axis(&axis, shape->rank, false) && shape->dim[axis] == rows;
 }
 
-static void leave_out(Graph *graph, Node *node, int64_t row)
+static bool leave_out(Graph *graph, Node *node, int64_t row)
 {
     const Attribute *known = node_attribute(node, "no_gradient");
     int count = known ? known->count : 0, others = 0;
+    for (int i = 0; i < count; i++)
+        if (known->integers[i] == row) return true;
+    if (count == MOST_ROWS_LEFT_OUT) return false;
     int64_t *list = arena_new_array(&graph->arena, int64_t, (size_t)count + 1);
     if (known) memcpy(list, known->integers, (size_t)count * sizeof *list);
     list[count] = row;
@@ -27,6 +30,7 @@ static void leave_out(Graph *graph, Node *node, int64_t row)
     attributes[others++] = attribute_integers("no_gradient", list, count + 1);
     node->attributes = attributes;
     node->attribute_count = others;
+    return true;
 }
 
 int gradient_rows_leave_out(Graph *graph, ValueId table, int64_t rows, int64_t row)
@@ -35,7 +39,7 @@ int gradient_rows_leave_out(Graph *graph, ValueId table, int64_t rows, int64_t r
     for (NodeId n = 1; n < graph->node_count; n++) {
         Node *node = graph_node(graph, n);
         if (!gathers_rows(graph, node, table, rows)) continue;
-        leave_out(graph, node, row);
+        if (!leave_out(graph, node, row)) return -1;
         count++;
     }
     return count;

@@ -315,16 +315,19 @@ static ValueId gather_from_table(Packer *packer, ValueId value, int axis)
     const Node *node = producer ? graph_node(packer->graph, producer) : NULL;
     if (!node || node->op != OP_Gather || node_integer(node, "axis", 0) != 0) return 0;
     ValueId table = node->inputs[0], numbers = node->inputs[1];
+    const Attribute *attributes = node->attributes; /* rows without a gradient among them */
+    int attribute_count = node->attribute_count;
     const Value *indices = graph_value(packer->graph, numbers);
     if (shape_of(packer, table)->rank != 2 || indices->role != ROLE_CONSTANT || axis >= indices->shape.rank ||
         indices->shape.dim[axis] != packer->form.longest || shape_elements(&indices->shape) != packer->form.longest)
         return 0;
     bool in_order = counts_up(indices);
     ValueId position = pack_input(packer, SKY_FILL_POSITION);
-    if (in_order) return build_gather(&packer->b, table, position);
-    numbers = build_reshape(&packer->b, numbers, &(Shape){1, {packer->form.longest}});
-    numbers = build_gather(&packer->b, numbers, position);
-    return build_gather(&packer->b, table, numbers);
+    if (!in_order) {
+        numbers = build_reshape(&packer->b, numbers, &(Shape){1, {packer->form.longest}});
+        position = build_gather(&packer->b, numbers, position);
+    }
+    return build_node(&packer->b, OP_Gather, (ValueId[]){table, position}, 2, attributes, attribute_count);
 }
 
 ValueId pack_gather_positions(Packer *packer, ValueId value, int axis, const Layout *layout)

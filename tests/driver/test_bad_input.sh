@@ -92,6 +92,9 @@ for row in "bert=0:'bert' is not a parameter" 'bert:malformed row' '@=300:does n
     expect 2 "error: .*${row##*:}" 'hint:' -- "$skycc" run "$model" --inputs "$inputs" -o out \
         --no-gradient-row "$(echo "${row%:*}" | sed s/@/m.bert.embeddings.word_embeddings.weight/)"
 done
+expect 2 "=16: .* as many rows without a gradient as a table may have" 'hint:' -- \
+    "$skycc" run "$model" --inputs "$inputs" -o out \
+    $(seq -f '--no-gradient-row m.bert.embeddings.word_embeddings.weight=%g' 0 16)
 expect 2 "'m.classifier.weight' is not a table" 'hint:' -- \
     "$skycc" run "$model" --inputs "$inputs" -o out --no-gradient-row m.classifier.weight=0
 expect 1 'text.onnx: error:' -- "$skycc" run "$model" --inputs text.onnx -o out

@@ -203,6 +203,8 @@ static void misuse_is_explained(void **state)
         {"m -d c -o out --objective speed", "--objective takes step or period, not 'speed'", 1},
         {"m -d c -o out --dim batch=0", "--dim batch= takes an integer from 1 to 2147483647, not '0'", 1},
         {"m -d c -o out --dim batch", "malformed dimension 'batch'", 1},
+        {"m -d c -o out --dim b=2 --dim b=4", "--dim b is given twice", 1},
+        {"m -d c -o out --dim b=2 --dim b=2 --dim b=auto:2", "--dim b is given twice", 1},
         {"m -d c -o out --dropout 1", "--dropout takes off or a number from 0 to below 1, not '1'", 1},
         {"m -d c -o out --init zero", "--init takes none or, for example, normal:0.02, not 'zero'", 1},
         {"--time-limit x --emit x m -d c -o out", "--time-limit takes a number", 2},
