@@ -302,6 +302,13 @@ static Task task_of_labels(TaskColumns *chosen, TableSurvey *survey)
     return TASK_CLASSES;
 }
 
+/* Of a column that no row fills, such as the inputs of instructions that need none, there is nothing to learn. */
+static bool has_filled(TableSurvey *survey, const char *name)
+{
+    const SurveyColumn *column = table_survey_column(survey, name);
+    return column && column->filled;
+}
+
 /* Columns of conversations, or of prompts and responses. */
 static void find_chat(TaskColumns *chosen, TableSurvey *survey)
 {
@@ -316,7 +323,7 @@ static void find_chat(TaskColumns *chosen, TableSurvey *survey)
                                            {"question", "response"}};
     for (size_t i = 0; i < sizeof names / sizeof *names && !chosen->text_count; i++) {
         size_t count = 0;
-        while (count < 3 && names[i][count] && table_survey_column(survey, names[i][count])) count++;
+        while (count < 3 && names[i][count] && has_filled(survey, names[i][count])) count++;
         if (count < 3 && names[i][count]) continue;
         for (size_t k = 0; k < count; k++) chosen->texts[chosen->text_count++] = names[i][k];
         chosen->reason =

@@ -85,11 +85,12 @@ static bool find_role(Job *job, const char *word, ChatRole *role)
 /* A text, or a list of parts that are texts, which become one; NULL after reporting. */
 static const char *content_of(Job *job, const json_t *message, const json_t *content)
 {
-    if (json_is_string(content)) return json_string_value(content);
-    if (json_object_get(message, "tool_calls")) {
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (json_array_size(calls) || (calls && !json_is_null(calls) && !json_is_string(content))) {
         table_error(&job->reader, NULL, "calls tools, which is not supported");
         return NULL;
     }
+    if (json_is_string(content)) return json_string_value(content);
     Buffer joined = {0};
     bool ok = json_is_array(content);
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
@@ -109,36 +110,44 @@ static void add_message(Chat *chat, ChatRole role, const char *text, size_t leng
     array_push(chat->messages, chat->count, chat->capacity, message);
 }
 
-/* Members "role" and "content", or "from" and "value". */
-static bool add_messages(Job *job, Chat *chat, const json_t *list)
+/* Members "role" and "content", or "from" and "value"; `prompt`: no response among them is learned. */
+static bool add_list(Job *job, Chat *chat, const json_t *list, const char *column, bool prompt)
 {
     if (!json_is_array(list) || !json_array_size(list) || json_array_size(list) > MOST_MESSAGES)
         return table_error(&job->reader, "write [{\"role\": \"user\", \"content\": \"...\"}, ...]",
-                           "'%s' is not a list of messages", job->names[0]);
+                           "'%s' is not a list of messages", column);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *message = json_array_get(list, i), *named = json_object_get(message, "role"),
                      *weight = json_object_get(message, "weight");
         ChatRole role = CHAT_USER;
         if (!find_role(job, json_string_value(named ? named : json_object_get(message, "from")), &role)) return false;
-        if (role == CHAT_SYSTEM && i > 0)
+        if (role == CHAT_SYSTEM && chat->count > 0)
             return table_error(&job->reader, NULL, "has a system message that is not the first one");
         const char *text = content_of(job, message, json_object_get(message, named ? "content" : "value"));
         if (!text) return false;
-        add_message(chat, role, text, strlen(text), json_is_number(weight) && json_number_value(weight) == 0);
+        add_message(chat, role, text, strlen(text),
+                    prompt || (json_is_number(weight) && json_number_value(weight) == 0));
     }
     return true;
 }
 
-/* Columns of a prompt and a response, perhaps with an input between them. */
-static void add_columns(Job *job, Chat *chat)
+/* Columns of a prompt and a response, perhaps with an input between them; each is a text, or a list of messages. The
+ * texts live as long as `lists`. */
+static bool add_columns(Job *job, Chat *chat, json_t *lists[static 3])
 {
     const ChatRole roles[2][3] = {{CHAT_USER, CHAT_ASSISTANT}, {CHAT_USER, CHAT_INPUT, CHAT_ASSISTANT}};
     for (size_t i = 0; i < job->text_count; i++) {
         TableField field = job->reader.fields[job->columns.text[i]];
         ChatRole role = roles[job->text_count == 3][i];
         if (role == CHAT_INPUT && !field.length) continue;
-        add_message(chat, role, field.text, field.length, false);
+        if (!field.nested && job->text_count > 1) {
+            add_message(chat, role, field.text, field.length, false);
+            continue;
+        }
+        lists[i] = cell_read(field);
+        if (!add_list(job, chat, lists[i], job->names[i], i + 1 < job->text_count)) return false;
     }
+    return true;
 }
 
 /* How many tokens of the text end before byte `at`. */
@@ -200,16 +209,9 @@ static void add_chat(Job *job, const Chat *chat)
 void job_read_chat(Job *job)
 {
     Chat chat = {0};
-    bool ok = true;
-    if (job->text_count > 1) {
-        add_columns(job, &chat);
-        add_chat(job, &chat);
-    } else {
-        json_t *list = cell_read(job->reader.fields[job->columns.text[0]]);
-        ok = add_messages(job, &chat, list);
-        if (ok) add_chat(job, &chat);
-        json_decref(list);
-    }
+    json_t *lists[3] = {NULL};
+    if (add_columns(job, &chat, lists)) add_chat(job, &chat);
+    for (int i = 0; i < 3; i++) json_decref(lists[i]);
     free(chat.messages);
     arena_free(&job->row_arena);
     job->row_arena = (Arena){0};

@@ -62,7 +62,8 @@ def make_tables():
     with open("chats.jsonl", "w") as file:
         file.writelines(json.dumps({"messages": chat}) + "\n" for chat in chats)
     with open("prompts.jsonl", "w") as file:
-        file.writelines(json.dumps({"prompt": ask, "response": say}) + "\n" for ask, say in pairs)
+        file.writelines(json.dumps({"instruction": ask, "input": "", "output": say}) + "\n"
+                        for ask, say in pairs)
     with open("book.txt", "w") as file:
         file.write("".join(f"{ask} {say}\n" for ask, say in pairs))
 

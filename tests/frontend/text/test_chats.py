@@ -114,6 +114,10 @@ def check_weights_and_cuts():
     ids, learned, _ = tokenize("weights.jsonl", "qwen", "--task", "chat")
     good = ids_of("qwen", "good")[0]
     require(sum(learned[0]) == len(good) + 1 and learned[0][-2] == 1, "weight 0", ids, learned)
+    json_lines("parts.jsonl", [{"prompt": [*chat[:1], {"role": "assistant", "content": "bad"}, chat[2]],
+                                "completion": chat[3:]}])
+    parts = tokenize("parts.jsonl", "qwen", "--task", "chat", "--text", "prompt,completion")[:2]
+    require(parts == (ids, learned), "messages in two columns", parts, ids, learned)
     long = [{"role": "user", "content": "word " * 60}, {"role": "assistant", "content": "x"}]
     json_lines("cut.jsonl", [{"messages": chat}, {"messages": long}])
     ids, _, message = tokenize("cut.jsonl", "qwen", "--task", "chat", length=40)
@@ -148,6 +152,7 @@ def check_refusals():
     refuse(1, "has no response", [{"messages": [ask]}])
     refuse(1, "role 'tool'", [{"messages": [ask, {"role": "tool", "content": "x"}, answer]}])
     refuse(1, "calls tools", [{"messages": [ask, {"role": "assistant", "content": None, "tool_calls": []}]}])
+    refuse(1, "calls tools", [{"messages": [ask, {"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}]}])
     refuse(1, "content is not a text", [{"messages": [{"role": "user", "content": [{"type": "image"}]}, answer]}])
     refuse(1, "is not a list of messages", [{"messages": "a"}])
     refuse(1, "not the first", [{"messages": [ask, {"role": "system", "content": "x"}, answer]}])
