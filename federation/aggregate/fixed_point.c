@@ -8,13 +8,16 @@ static const uint32_t most_weight_word = 0xffff << 8;
 
 bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int *exponent)
 {
-    float most = 0;
-    bool finite = true;
+    int32_t largest = 0; /* the bits of a size, which are as large as it is */
     for (size_t i = 0; i < count; i++) {
-        float size = fabsf(values[i]);
-        finite &= size < INFINITY;
-        most = size > most ? size : most;
+        int32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        bits &= INT32_MAX;
+        largest = bits > largest ? bits : largest;
     }
+    float most;
+    memcpy(&most, &largest, sizeof most);
+    bool finite = isfinite(most); /* a NaN is larger than all numbers */
     /* frexp says 2^(e - 1) <= x < 2^e of a positive x. */
     *exponent = FIXED_POINT_LEAST;
     if (finite && most > 0 && weight > 0) frexp((double)most * (double)weight, exponent);
