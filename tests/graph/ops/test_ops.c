@@ -37,6 +37,7 @@ static struct Batch {
     OpenClCall *calls;
     void **data;
     size_t *bytes, call_count, call_capacity, count, data_capacity, bytes_capacity, taken;
+    Opcode differentiated; /* by the gradient that is checked */
     bool ran;
 } batch;
 
@@ -49,7 +50,8 @@ static size_t bytes_of(const Evaluator *evaluator, ValueId v)
 static bool is_collected(const Graph *graph, NodeId id)
 {
     const Node *node = graph_node(graph, id);
-    return !graph->loss || (node->phase == PHASE_BACKWARD && strcmp(node->name, "loss") != 0);
+    if (!graph->loss) return true;
+    return strcmp(node->name, "loss") != 0 && (node->phase == PHASE_BACKWARD || node->op != batch.differentiated);
 }
 
 /* What the collected calls find: all that others compute, and nothing yet of their own. */
@@ -337,6 +339,7 @@ static void check_gradient(const Case *test, bool transposed)
 {
     Subject subject = {.test = test, .dtype = DTYPE_F64, .transposed = transposed};
     build(&subject);
+    batch.differentiated = test->op;
     subject.graph.loss = add_loss(&subject);
     Evaluator forward;
     evaluator_init(&forward, &subject.graph);
