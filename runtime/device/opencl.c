@@ -169,25 +169,7 @@ static bool choose(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnosti
     return chosen != NULL;
 }
 
-/* Kept for the next execution on the device, as probes open many: drivers take long for a new one, and build kernels
- * faster in one that has built some. */
-static ClContextId context_of(const OpenCl *cl, int32_t *code)
-{
-    static ClDeviceId device;
-    static ClContextId kept;
-    *code = CL_SUCCESS;
-    if (kept && device != cl->device.id) {
-        cl->api->ReleaseContext(kept);
-        kept = NULL;
-    }
-    if (!kept) kept = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, code);
-    if (*code != CL_SUCCESS) return kept = NULL;
-    device = cl->device.id;
-    *code = cl->api->RetainContext(kept);
-    return kept;
-}
-
-static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
+static bool open_device(Execution *execution, Diagnostics *diagnostics)
 {
     OpenCl *cl = memory_allocate(sizeof *cl);
     const SkyProgram *program = execution->program;
@@ -198,7 +180,7 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
     if (!cl->api || !choose(cl, program, diagnostics)) return false;
     execution->memory_bytes = cl->device.memory_bytes;
     cl->group = cl->device.work_group < GROUP ? cl->device.work_group : GROUP;
-    cl->context = context_of(cl, &code);
+    cl->context = cl->api->CreateContext(NULL, 1, &cl->device.id, NULL, NULL, &code);
     if (code != CL_SUCCESS) return failed(cl, code, "context", diagnostics);
     cl->queue = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);
     if (code == CL_SUCCESS) cl->copies = cl->api->CreateCommandQueue(cl->context, cl->device.id, 0, &code);
@@ -209,6 +191,17 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
             scratch = program->stages[s].space_bytes[SKY_SPACE_SCRATCH];
     return memory_map(&execution->scratch, scratch, 0, "scratch", diagnostics) &&
            make_buffers(cl, execution, diagnostics) && make_kernels(cl, program, diagnostics);
+}
+
+/* What is wrong is wrong with that device of the cluster. */
+static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
+{
+    Diagnostics said = {0};
+    bool ok = open_device(execution, &said);
+    for (Diagnostic *d = said.first; d; d = d->next) d->place.object = execution->program->device_name;
+    diagnostics_append(diagnostics, &said);
+    diagnostics_free(&said);
+    return ok;
 }
 
 /* A device that is lost while the host waits for its memory: nobody could go on. */

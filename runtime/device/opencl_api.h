@@ -52,7 +52,6 @@ enum {
     FUNCTION(int32_t, GetDeviceIDs, (ClPlatformId, uint64_t, uint32_t, ClDeviceId *, uint32_t *))                      \
     FUNCTION(int32_t, GetDeviceInfo, (ClDeviceId, uint32_t, size_t, void *, size_t *))                                 \
     FUNCTION(ClContextId, CreateContext, (const intptr_t *, uint32_t, const ClDeviceId *, void *, void *, int32_t *))  \
-    FUNCTION(int32_t, RetainContext, (ClContextId))                                                                    \
     FUNCTION(int32_t, ReleaseContext, (ClContextId))                                                                   \
     FUNCTION(ClQueueId, CreateCommandQueue, (ClContextId, ClDeviceId, uint64_t, int32_t *))                            \
     FUNCTION(int32_t, ReleaseCommandQueue, (ClQueueId))                                                                \

@@ -147,7 +147,7 @@ def check_refusals(folder, opencl):
     said = folder.compile("none", 1, none + ", memory: auto", "seqcls", added, fails=2)
     assert "memory: auto, which 'd0' has, is for devices of target opencl" in said, said
     said = folder.train("none", "seqcls", "--steps", "1", fails=6)
-    assert "no OpenCL device of this host matches platform '*', device 'no such*'; there is '" in said, said
+    assert "error: d0: no OpenCL device of this host matches platform '*', device 'no such*'; there is '" in said, said
     said = folder.compile("wrong", 1, ", opencl: {device: 0}", "seqcls", FIXED, fails=1)
     assert "opencl is for devices of target opencl" in said, said
 
