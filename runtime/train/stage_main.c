@@ -22,7 +22,9 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     world_open(&world, &sky_program, options->timeout, &state->step);
     state->joined = true;
     bool ok = world_agree(&world, diagnostics, &exit_code); /* about the options */
-    if (ok && options->help) {
+    double help = options->help;                            /* of any rank: the others do not wait for it */
+    if (ok) world_sum(&world, &help, 1, "agreement on options");
+    if (ok && help > 0) {
         if (world.rank == 0) training_options_print_help(stdout);
     } else if (ok && world_meet_sites(&world, &sky_program, diagnostics, &exit_code)) {
         handshake(&world, &sky_program, options, diagnostics);

@@ -66,6 +66,7 @@ static void ranks_that_were_told_other_places_are_named(void **state)
         {"", ".", "--log b", 2, "rank 1 (toy) was started with --log b, but only rank 0 (toy) writes one"},
         {"--log c", ".", "--log b", 0, "warning: rank 1 (toy) was started with --log b, but only rank 0 (toy)"},
         {"--trace c", ".", "--trace b", 0, "warning: rank 1 (toy) was started with --trace b, but only rank 0 (toy)"},
+        {"--help", ".", "", 0, "usage: train"},
         {"--retr 3", ".", "", 2, "unrecognized option '--retr'"},
         {"--join", ".", "--join", 2, "--join is an option of the train script"},
         {"--retries 3", ".", "--retries 3", 0, "--retries: only the train script starts a failed run again"},
