@@ -134,6 +134,25 @@ static bool wants_bound(const Planner *planner)
     return planner->request->allocate == PLAN_OPTIMAL || isfinite(planner->request->time_limit_s);
 }
 
+/* An allocation that is as good by the objective, too, is the optimum, or nearer to it than what the search found. */
+static void offer_optimum(const Problem *problem, const Allocation *chosen, Candidates *c)
+{
+    AllocationValue value = allocation_settle(problem, chosen);
+    int64_t objective = allocation_objective(problem, &value);
+    if (c->known[PLAN_OPTIMAL] && objective > c->result.value) return;
+    allocation_copy(&c->allocation[PLAN_OPTIMAL], chosen);
+    c->known[PLAN_OPTIMAL] = c->result.found = true;
+    c->result.value = objective;
+}
+
+/* A search that its time ended may know less than the baselines. */
+static void offer_baselines(const Problem *problem, Candidates *c)
+{
+    for (int a = 0; a < PLAN_OPTIMAL && c->result.timed_out; a++)
+        if (c->known[a] && allocation_settle(problem, &c->allocation[a]).fits)
+            offer_optimum(problem, &c->allocation[a], c);
+}
+
 static void run_allocators(const Planner *planner, Problem *problem, Arena *arena, Candidates *c)
 {
     double deadline = planner->started + (planner->request->compared ? COMPARED_SECONDS : 0.9 * planner->seconds);
@@ -147,6 +166,7 @@ static void run_allocators(const Planner *planner, Problem *problem, Arena *aren
             c->result = result.optimal;
         else
             c->known[PLAN_OPTIMAL] = false;
+        if (wants_bound(planner)) offer_baselines(problem, c);
         return;
     }
     baselines_run(problem, -1, c->allocation, c->known);
@@ -158,6 +178,7 @@ static void run_allocators(const Planner *planner, Problem *problem, Arena *aren
     c->result = (recompute_matters(problem) ? recompute_solve : optimal_solve)(
         problem, start, seconds, &c->allocation[PLAN_OPTIMAL], &c->evidence);
     c->known[PLAN_OPTIMAL] = c->result.found;
+    offer_baselines(problem, c);
 }
 
 /* ---- fewer micro-batches in flight ---- */
@@ -230,17 +251,6 @@ static bool choose_fastest(const Planner *planner, const Problem *problem, const
     }
     *in_flight_limit = near.in_flight_limit;
     return near.in_flight_limit == problem->in_flight_limit;
-}
-
-/* An allocation that is as good by the objective, too, is the optimum, or nearer to it than what the search found. */
-static void offer_optimum(const Problem *problem, const Allocation *chosen, Candidates *c)
-{
-    AllocationValue value = allocation_settle(problem, chosen);
-    int64_t objective = allocation_objective(problem, &value);
-    if (c->known[PLAN_OPTIMAL] && objective > c->result.value) return;
-    allocation_copy(&c->allocation[PLAN_OPTIMAL], chosen);
-    c->known[PLAN_OPTIMAL] = c->result.found = true;
-    c->result.value = objective;
 }
 
 /* ---- the plan ---- */
