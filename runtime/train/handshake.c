@@ -196,7 +196,7 @@ bool handshake(World *world, const SkyProgram *program, TrainingOptions *options
 /* ---- Paths ---- */
 
 typedef struct RankPath {
-    Hash place; /* what the path leads to; zeros: none was given */
+    Hash place, words; /* what the path leads to, and itself; zeros: none was given */
     char text[256];
 } RankPath;
 
@@ -205,6 +205,7 @@ static RankPath rank_path(const char *path, bool tells)
     RankPath own = {.place = {0}};
     struct stat status;
     if (!path) return own;
+    own.words = hash_text(path);
     if (tells) snprintf(own.text, sizeof own.text, " %s", path);
     if (stat(path, &status) == 0) {
         const uint64_t file[] = {status.st_dev, status.st_ino};
@@ -222,20 +223,27 @@ static uint32_t site_of(const SkyProgram *program, int rank)
     return program->site_count > 1 ? program->rank_sites[rank] : 0;
 }
 
-/* Reports a rank that names another place than the first one of its host, and warns of one that names another than the
- * first one of its site, which may be meant: every host has its own directories. */
+/* Reports a rank that names another place than the first one of its host, by other words. Warns of the same words that
+ * lead elsewhere, from another working directory, and of other words than those of the site's first rank: these may be
+ * meant, as every host has its own directories. */
 static bool check_host_path(const World *world, const SkyProgram *program, const char *option, const RankPath *all,
                             int rank, Diagnostics *diagnostics)
 {
     int first = 0, here;
     while (site_of(program, first) != site_of(program, rank)) first++;
     for (here = first; strcmp(world->names[here].host, world->names[rank].host) != 0;) here++;
-    bool ok = hash_equal(all[here].place, all[rank].place), same = strcmp(all[first].text, all[rank].text) == 0;
+    bool meets = hash_equal(all[here].place, all[rank].place), same = strcmp(all[first].text, all[rank].text) == 0;
+    bool ok = meets || hash_equal(all[here].words, all[rank].words);
     static const char message[] = "rank %d (%s) was started with --%s%s, but rank %d (%s) with --%s%s";
     const struct RankName *names = world->names;
     if (!ok)
         diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options", message, rank,
                           names[rank].device, option, all[rank].text, here, names[here].device, option, all[here].text);
+    else if (!meets)
+        diagnostics_warning(diagnostics, PLACE_NONE, "an absolute path leads all ranks of a host to one place",
+                            "rank %d (%s) and rank %d (%s) have other working directories, so --%s%s leads each to "
+                            "its own place",
+                            here, names[here].device, rank, names[rank].device, option, all[rank].text);
     else if (!same && here == rank)
         diagnostics_warning(diagnostics, PLACE_NONE, "each host keeps its part where its ranks were told to", message,
                             rank, names[rank].device, option, all[rank].text, first, names[first].device, option,

@@ -11,8 +11,8 @@
  * (EXIT_USAGE; which ones must agree, their rows say). Of several sites all resume if one does: one that was lost comes
  * back to others that go on. */
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
-/* Collective, after world_meet_hosts, before anything is written. Reports ranks of a host that were given another
- * directory for checkpoints, or another file, than the first one there, and ranks whose output nobody would write
+/* Collective, after world_meet_hosts, before anything is written. Reports ranks of a host that were given another path
+ * for checkpoints, or another file, than the first one there, and that leads elsewhere, and ranks whose output nobody would write
  * (EXIT_USAGE). */
 bool handshake_paths(World *world, const SkyProgram *program, const TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those
