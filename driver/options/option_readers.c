@@ -45,7 +45,8 @@ static bool read_lengths(const OptionValue *value, const char *name, const char 
     size_t room = 1;
     for (const char *c = text; *c; c++) room += *c == ',';
     int64_t *list = arena_new_array(value->arena, int64_t, room);
-    if (lengths->dimension) return usage_error(value->diagnostics, NULL, "only one dimension may have several lengths");
+    if (lengths->dimension && strcmp(lengths->dimension, name) != 0)
+        return usage_error(value->diagnostics, NULL, "only one dimension may have several lengths");
     *lengths = (LengthOptions){.dimension = name, .list = list, .data = lengths->data};
     bool is_auto = strncmp(text, automatic, strlen(automatic)) == 0;
     char *rest = arena_string(value->arena, is_auto ? text + strlen(automatic) : text);
@@ -72,12 +73,15 @@ bool read_dimension(const OptionValue *value)
     int64_t size;
     if (!(several ? read_lengths(value, name, equals + 1, &size) : read_extent(value, name, equals + 1, &size)))
         return false;
-    for (size_t i = 0; i < import->dimension_count; i++)
-        if (strcmp(import->dimensions[i].name, name) == 0 && (several || import->dimensions[i].value != size))
-            return usage_error(value->diagnostics, "bind each dimension once", "--dim %s is given twice", name);
-    DimensionBinding *all = arena_new_array(value->arena, DimensionBinding, import->dimension_count + 1);
-    if (import->dimension_count) memcpy(all, import->dimensions, import->dimension_count * sizeof *all);
-    all[import->dimension_count++] = (DimensionBinding){name, size};
+    LengthOptions *lengths = &options->load.lengths;
+    if (!several && lengths->dimension && strcmp(lengths->dimension, name) == 0)
+        *lengths = (LengthOptions){.data = lengths->data};
+    size_t count = import->dimension_count, place = 0;
+    DimensionBinding *all = arena_new_array(value->arena, DimensionBinding, count + 1);
+    if (count) memcpy(all, import->dimensions, count * sizeof *all);
+    while (place < count && strcmp(all[place].name, name) != 0) place++;
+    all[place] = (DimensionBinding){name, size}; /* of two, the last one counts */
+    import->dimension_count += place == count;
     import->dimensions = all;
     return true;
 }

@@ -432,7 +432,8 @@ static const Option rows[] = {
     {.help = "The model and its training"},
     {"dim", 0, "NAME=VALUE", CHECK | TRAINING, OPTION_TEXT, .read = read_dimension, .common = CHECK | TRAINING,
      .help = "bind a symbolic dimension; the batch dimension is the micro-batch size (may be repeated)",
-     .detail = "Bind a symbolic dimension; the batch dimension is the micro-batch size. May be repeated. *compile*, "
+     .detail = "Bind a symbolic dimension; the batch dimension is the micro-batch size. May be repeated; "
+               "of several for one dimension, the last one counts. *compile*, "
                "*plan* and *probe* take several lengths for the token dimension, as in *seq=16,32,64,128*, or "
                "*seq=auto:128* for at most 128 tokens. Rows are then packed: several short rows share one packed "
                "sequence, so that padding costs little. A step trains the same rows with the same result as padded "
