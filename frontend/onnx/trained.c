@@ -7,6 +7,7 @@
 #include "base/parts.h"
 #include "frontend/onnx/head_names.h"
 #include "frontend/onnx/importer.h"
+#include "frontend/onnx/normalize.h"
 #include "graph/analysis/choose_trained.h"
 #include "graph/passes/fold.h"
 
@@ -227,6 +228,60 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
 }
 
+/* Whether some columns of a matrix, or elements of a vector, are those of another one that is not one number
+ * throughout. */
+static bool holds_columns(const Value *packed, const Value *part)
+{
+    const Shape *whole = &packed->shape, *own = &part->shape;
+    bool fits = packed->dtype == part->dtype && packed->data && part->data && whole->rank == own->rank &&
+                (own->rank == 1 || (own->rank == 2 && own->dim[0] == whole->dim[0]));
+    if (!fits) return false;
+    int64_t rows = own->rank == 2 ? own->dim[0] : 1, all = whole->dim[own->rank - 1], width = own->dim[own->rank - 1];
+    const char *from = packed->data, *other = part->data;
+    size_t size = dtype_size(part->dtype);
+    if (shape_elements(own) < 2 || width >= all ||
+        memcmp(other, other + size, ((size_t)shape_elements(own) - 1) * size) == 0)
+        return false;
+    for (int64_t first = 0; first + width <= all; first += width) {
+        int64_t row = 0;
+        while (row < rows && memcmp(from + (size_t)(row * all + first) * size, other + (size_t)(row * width) * size,
+                                    (size_t)width * size) == 0)
+            row++;
+        if (row == rows) return true;
+    }
+    return false;
+}
+
+/* Of a layer that is used several times, as ALBERT's are, ONNX Runtime's optimiser packs the weights of some uses and
+ * leaves those of others: they would be trained apart. */
+static void refuse_packed(const Importer *importer)
+{
+    enum { WEIGHT = 1, BIAS };
+    const ImportedModel *model = importer->model;
+    for (size_t n = 0; n < importer->node_count; n++) {
+        const SourceNode *node = &importer->nodes[n];
+        if (!node->rule || node->rule->apply != normalize_packed_attention) continue;
+        for (size_t i = WEIGHT; i <= BIAS && i < node->proto->n_input; i++) {
+            const Symbol *symbol = &importer->symbols[node->inputs[i]];
+            for (size_t p = 0; symbol->trained && symbol->value && p < model->parameter_count; p++) {
+                const ImportedParameter *part = &model->parameters[p];
+                if (!part->trained || !holds_columns(graph_value(importer->graph, symbol->value),
+                                                     graph_value(importer->graph, part->value)))
+                    continue;
+                char place[512];
+                snprintf(place, sizeof place, "initializer '%.400s'", symbol->name);
+                diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT,
+                                  (Place){.file = importer->graph->file, .object = place},
+                                  "train the model as it was before it was optimised",
+                                  "holds '%.400s' among others: an optimiser packed them for one use and left them for "
+                                  "another, and trained apart, they would become different",
+                                  part->name);
+                return;
+            }
+        }
+    }
+}
+
 /* The parameters of one initializer follow each other. */
 static void warn_of_splits(const Importer *importer)
 {
@@ -303,6 +358,7 @@ bool choose_parameters(Importer *importer)
     bool constants = false;
     for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, facts, &model->parameters[i]);
     use_survey_free(survey);
+    refuse_packed(importer);
     for (size_t i = 0; i < model->parameter_count; i++) {
         if (model->parameters[i].trained) continue;
         stop_training(importer->graph, model->parameters[i].value, model->parameters[i].frozen);

@@ -54,9 +54,8 @@ class Model:
         self.outputs.append(name)
         self.nodes.append(helper.make_node("Identity", [value], [name], name=name))
 
-    def run(self, skycc, folder, arguments):
-        """The tensors that skycc writes."""
-        model, inputs, results = (f"{folder}/{name}" for name in ("model.onnx", "in.safetensors", "out.safetensors"))
+    def save(self, path):
+        """Writes the model; whether it has inputs."""
         read = {name for node in self.nodes for name in node.input}
         declared = [helper.make_tensor_value_info(name, onnx_type(value), value.shape)
                     for name, value in self.inputs.items() if name in read]
@@ -64,7 +63,13 @@ class Model:
                                   [helper.make_empty_tensor_value_info(name) for name in self.outputs],
                                   [tensor for tensor in self.initializers if tensor.name in read])
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MICROSOFT, 1)]
-        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), model)
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), path)
+        return bool(declared)
+
+    def run(self, skycc, folder, arguments):
+        """The tensors that skycc writes."""
+        model, inputs, results = (f"{folder}/{name}" for name in ("model.onnx", "in.safetensors", "out.safetensors"))
+        declared = self.save(model)
         references.safetensors.write(inputs, self.inputs)
         command = [skycc, "run", model, "-o", results, *arguments, "--train", "*",
                    *(["--inputs", inputs] if declared else [])]

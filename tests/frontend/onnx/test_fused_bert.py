@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A BERT as ONNX Runtime's optimiser leaves it, made of the fused operators of com.microsoft: it has layers like any
-other, and `skycc run` computes from it the logits and gradients that PyTorch computes in float64.
+other, and `skycc run` computes from it the logits and gradients that PyTorch computes in float64. Where one use of a
+weight is packed and another is not, it is refused.
 
     tests/frontend/onnx/test_fused_bert.py SKYCC
 """
@@ -26,7 +27,7 @@ def fused(op):
 class FusedBert(Model):
     """`weights` are the initializers; `leaves` what PyTorch's names mean in terms of them."""
 
-    def __init__(self):
+    def __init__(self, used_again=False):
         super().__init__(opset=14)
         self.weights, self.leaves = {}, {}
         generator = np.random.default_rng(1)
@@ -37,6 +38,10 @@ class FusedBert(Model):
         for layer in range(LAYERS):
             x = self.block(f"bert.encoder.layer.{layer}.", x, lengths)
         first = self.node("Gather", [x, self.constant(0, np.int64)], axis=1)
+        if used_again:
+            self.add_initializer("onnx::MatMul_7", real(HIDDEN, 3 * HIDDEN, seed=self.packed, low=-0.3, high=0.3)
+                                 [:, HIDDEN:2 * HIDDEN])
+            first = self.node("MatMul", [first, "onnx::MatMul_7"])
         pooled = self.node("Tanh", [self.dense("bert.pooler.dense", first, HIDDEN)])
         self.add_output("logits", self.dense("classifier", pooled, CLASSES))
 
@@ -73,6 +78,7 @@ class FusedBert(Model):
         return self.node(**fused("EmbedLayerNormalization"), inputs=inputs, outputs=2, epsilon=1e-12)
 
     def block(self, prefix, x, lengths):
+        self.packed = len(self.weights)  # the seed of the last layer's
         packed = [self.weight(prefix + "attention.qkv.weight", HIDDEN, 3 * HIDDEN),
                   self.weight(prefix + "attention.qkv.bias", 3 * HIDDEN)]
         for i, which in enumerate(("query", "key", "value")):
@@ -110,6 +116,9 @@ def main():
             assert results["train/loss"][2] < results["train/loss"][0], "training does not lower the loss"
             print(f"{len(errors)} gradients, largest error {errors[worst]:.2g}")
         check = subprocess.run([skycc, "check", "--json", f"{folder}/model.onnx"], check=True, capture_output=True)
+        FusedBert(used_again=True).save(f"{folder}/again.onnx")
+        refused = subprocess.run([skycc, "check", f"{folder}/again.onnx"], capture_output=True, text=True)
+        assert refused.returncode == 1 and "holds 'onnx::MatMul_7' among others" in refused.stderr, refused.stderr
     layers = json.loads(check.stdout)["layers"]
     assert len(layers) == 3 + 2 * LAYERS, f"{len(layers)} layers: {layers}"
 
