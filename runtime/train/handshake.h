@@ -12,8 +12,8 @@
  * back to others that go on. */
 bool handshake(World *world, const SkyProgram *program, TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective, after world_meet_hosts, before anything is written. Reports ranks of a host that were given another path
- * for checkpoints, or another file, than the first one there, and that leads elsewhere, and ranks whose output nobody would write
- * (EXIT_USAGE). */
+ * for checkpoints, or another file, than the first one there, and that leads elsewhere, and ranks whose output nobody
+ * would write (EXIT_USAGE). */
 bool handshake_paths(World *world, const SkyProgram *program, const TrainingOptions *options, Diagnostics *diagnostics);
 /* Collective. Tensors of the data that several ranks read, each from its own file, must hold the same: reports those
  * that do not, the same on every rank. `path` is for the message. *data becomes a hash of all that any rank reads. */
