@@ -17,10 +17,10 @@ static void print_wanted(Buffer *wanted, const Option *option)
     for (const char *const *word = option->choices; word && *word; word++)
         buffer_print(wanted, word == option->choices ? "%s" : word[1] ? ", %s" : " or %s", *word);
     if (option->kind != OPTION_INTEGER && option->kind != OPTION_NUMBER) return;
-    buffer_print(wanted, "%s%s", option->choices ? " or " : "",
-                 option->kind == OPTION_INTEGER ? "an integer" : "a number");
+    bool integer = option->kind == OPTION_INTEGER;
+    buffer_print(wanted, "%s%s", option->choices ? " or " : "", integer ? "an integer" : "a number");
     if (isfinite(option->greatest))
-        buffer_print(wanted, " from %.15g to %.15g", option->least, option->greatest);
+        buffer_print(wanted, integer ? " from %.0f to %.0f" : " from %.15g to %.15g", option->least, option->greatest);
     else if (isfinite(option->least))
         buffer_print(wanted, " of at least %.15g", option->least);
 }

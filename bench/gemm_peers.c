@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of libgomp, which is loaded before this program can set OMP_NUM_THREADS. */
+extern void omp_set_num_threads(int threads);
+
 typedef int DnnlSgemm(char transposed_a, char transposed_b, int64_t rows, int64_t columns, int64_t depth, float alpha,
                       const float *a, int64_t a_pitch, const float *b, int64_t b_pitch, float beta, float *c,
                       int64_t c_pitch);
@@ -25,7 +28,8 @@ void peers_load(int threads)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", threads);
-    const char *variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"};
+    const char *variables[] = {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS"};
+    omp_set_num_threads(threads);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) setenv(variables[i], number, 1);
     for (int i = 0; i < PEER_COUNT; i++) {
         void *library = dlopen(peers[i].library, RTLD_NOW | RTLD_LOCAL);

@@ -6,7 +6,7 @@
  *   --dropout=P           drops elements
  *   --precision=bf16      rounds factors of products
  *   --no-prune=1          also computes what nobody reads
- *   --steps=N             chooses the fastest of N steps (10)
+ *   --steps=N             takes medians of N steps (10)
  *   --threads=N           threads (1)
  *   --data=FILE           packs the first rows of a data set over the dimension bound last
  *   --form=LINESxLENGTH   into packed sequences of this form
@@ -36,12 +36,13 @@ static uint32_t line_size(const SkyCall *call) { return by_waves ? sky_wave_size
 typedef struct Timing {
     const SkyCall *call; /* or the first of a group */
     int calls;
-    double seconds; /* of the fastest step */
+    double seconds; /* a step: medians of the calls */
 } Timing;
 
 typedef struct Clock {
     double last;
-    double *seconds; /* per call of the list that runs: the least seen */
+    double *seconds; /* of the list that runs, `steps` per call */
+    int step;
     uint32_t call;
 } Clock;
 
@@ -49,9 +50,7 @@ static void tick(void *context, uint32_t calls)
 {
     (void)calls;
     Clock *clock = context;
-    double now = bench_seconds(threads), spent = now - clock->last;
-    if (!clock->seconds[clock->call] || spent < clock->seconds[clock->call]) clock->seconds[clock->call] = spent;
-    clock->call++;
+    clock->seconds[(size_t)clock->call++ * (size_t)steps + (size_t)clock->step] = bench_seconds(threads) - clock->last;
     clock->last = bench_seconds(threads);
 }
 
@@ -59,6 +58,12 @@ static int compare_seconds(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static double median_of_steps(double *seconds)
+{
+    qsort(seconds, (size_t)steps, sizeof *seconds, compare_seconds);
+    return seconds[steps / 2];
 }
 
 static void start(Clock *clock, double *seconds)
@@ -86,15 +91,14 @@ static bool same_kernels(const SkyCall *a, const SkyCall *b)
     return true;
 }
 
-static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count,
-                        const double *seconds)
+static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, uint32_t call_count, double *seconds)
 {
-    for (uint32_t i = 0; i < call_count; i += line_size(&calls[i])) {
+    for (uint32_t i = 0; i < call_count; i += line_size(&calls[i]), seconds += steps) {
         size_t t = 0;
         while (t < *count && !same_kernels(timings[t].call, &calls[i])) t++;
         if (t == *count) timings[(*count)++] = (Timing){.call = &calls[i]};
         timings[t].calls++;
-        timings[t].seconds += *seconds++;
+        timings[t].seconds += median_of_steps(seconds);
     }
 }
 
@@ -141,7 +145,7 @@ static bool run_step(Execution *execution, Clock *clock, double *seconds, Diagno
     for (int list = 0; list < SKY_LIST_COUNT; list++) {
         start(clock, seconds);
         if (!execution_run(execution, 0, (SkyListKind)list, 0, diagnostics)) return false;
-        seconds += execution->program->stages[0].lists[list].count;
+        seconds += (size_t)execution->program->stages[0].lists[list].count * (size_t)steps;
     }
     return true;
 }
@@ -149,7 +153,8 @@ static bool run_step(Execution *execution, Clock *clock, double *seconds, Diagno
 static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *diagnostics)
 {
     uint32_t total = sky_call_count(stage);
-    double *seconds = calloc(total + 1, sizeof *seconds), *whole = calloc((size_t)steps, sizeof *whole);
+    double *seconds = calloc((size_t)steps * (total + 1), sizeof *seconds);
+    double *whole = calloc((size_t)steps, sizeof *whole);
     Timing *timings = calloc(total + 1, sizeof *timings);
     Clock clock = {0};
     bool ok = true;
@@ -161,13 +166,12 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
     if (!by_waves) execution_keep_apart(execution);
     execution->between = tick;
     execution->between_context = &clock;
-    for (int step = 0; ok && step < steps; step++) ok = run_step(execution, &clock, seconds, diagnostics);
+    for (clock.step = 0; ok && clock.step < steps; clock.step++) ok = run_step(execution, &clock, seconds, diagnostics);
     size_t count = 0;
-    uint32_t first = 0;
-    for (int list = 0; list < SKY_LIST_COUNT; first += stage->lists[list++].count)
-        add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, seconds + first);
-    qsort(whole, (size_t)steps, sizeof *whole, compare_seconds);
-    if (ok) print_timings(timings, count, whole[steps / 2]);
+    double *of_list = seconds;
+    for (int list = 0; list < SKY_LIST_COUNT; of_list += (size_t)stage->lists[list++].count * (size_t)steps)
+        add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, of_list);
+    if (ok) print_timings(timings, count, median_of_steps(whole));
     free(seconds);
     free(whole);
     free(timings);
