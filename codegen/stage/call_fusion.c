@@ -7,6 +7,7 @@ typedef struct Fuser {
     Lowering *lowering;
     size_t first, end;
     const bool *kept;
+    ValueArrays *arrays;
     size_t *reader_count; /* per value: live calls that read it */
     size_t *writer;       /* per value: 1 + the last call that writes it, when only one does; else 0 */
     size_t *writer_count;
@@ -20,6 +21,7 @@ static void count_accesses(Fuser *fuser)
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
             ValueId value = call->operands[i].value;
             bool counted_read = false, counted_write = false;
+            value_arrays_visit(fuser->arrays, value);
             for (int k = 0; k < i; k++) {
                 if (call->operands[k].value != value) continue;
                 counted_read |= call->kernel->operands[k].read;
@@ -377,16 +379,16 @@ static bool retarget_scatter(Fuser *fuser, size_t c)
     return true;
 }
 
-void fuse_calls(Lowering *lowering, size_t first, size_t end, const bool *kept)
+void fuse_calls(Lowering *lowering, size_t first, size_t end, const bool *kept, ValueArrays *arrays)
 {
-    size_t values = lowering->graph->value_count;
     Fuser fuser = {.lowering = lowering,
                    .first = first,
                    .end = end,
                    .kept = kept,
-                   .reader_count = memory_allocate(values * sizeof(size_t)),
-                   .writer = memory_allocate(values * sizeof(size_t)),
-                   .writer_count = memory_allocate(values * sizeof(size_t))};
+                   .arrays = arrays,
+                   .reader_count = value_array_new(arrays, size_t),
+                   .writer = value_array_new(arrays, size_t),
+                   .writer_count = value_array_new(arrays, size_t)};
     for (size_t c = first; c < end; c++) kernel_canonicalize(lowering->calls[c].kernel);
     count_accesses(&fuser);
     for (size_t c = first; c < end; c++) {
@@ -406,7 +408,7 @@ void fuse_calls(Lowering *lowering, size_t first, size_t end, const bool *kept)
             read[latest] = 0;
         }
     }
-    free(fuser.reader_count);
-    free(fuser.writer);
-    free(fuser.writer_count);
+    value_array_return(arrays, fuser.reader_count);
+    value_array_return(arrays, fuser.writer);
+    value_array_return(arrays, fuser.writer_count);
 }

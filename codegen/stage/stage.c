@@ -53,6 +53,9 @@ static void lower_stage(StageBuilder *builder)
     lowering_run(lowering, builder->nodes[SKY_LIST_UPDATE].nodes, builder->nodes[SKY_LIST_UPDATE].count);
     order_updates(builder);
     for (int list = SKY_LIST_UPDATE; list < SKY_LIST_COUNT; list++) builder->end[list] = lowering->call_count;
+    for (size_t c = 0; c < lowering->call_count; c++)
+        for (int i = 0; i < lowering->calls[c].kernel->operand_count; i++)
+            value_arrays_visit(builder->index->arrays, lowering->calls[c].operands[i].value);
 }
 
 /* Chooses, among the calls first ... end - 1, those that write a needed value; what they touch is needed too. Returns
@@ -77,11 +80,11 @@ static bool choose_needed(const Lowering *lowering, size_t first, size_t end, bo
 static bool *choose_awaited(const StageBuilder *builder)
 {
     const Lowering *lowering = &builder->lowering;
-    bool *needed = memory_allocate(builder->graph->value_count), *chosen = memory_allocate(lowering->call_count + 1);
+    bool *needed = value_array_new(builder->index->arrays, bool), *chosen = memory_allocate(lowering->call_count + 1);
     for (size_t i = 0; i < builder->send_backward.count; i++) needed[builder->send_backward.values[i]] = true;
     while (choose_needed(lowering, builder->end[SKY_LIST_FORWARD], builder->end[SKY_LIST_BACKWARD], needed, chosen))
         continue;
-    free(needed);
+    value_array_return(builder->index->arrays, needed);
     return chosen;
 }
 
@@ -109,7 +112,7 @@ static void measure_split(StageBuilder *builder)
 {
     const Lowering *lowering = &builder->lowering;
     StageCode *code = builder->code;
-    bool *chosen = choose_awaited(builder), *passed = memory_allocate(builder->graph->value_count);
+    bool *chosen = choose_awaited(builder), *passed = value_array_new(builder->index->arrays, bool);
     bool *puts_off =
         arena_new_array(&code->arena, bool, builder->end[SKY_LIST_BACKWARD] - builder->end[SKY_LIST_FORWARD]);
     size_t count = 0;
@@ -131,14 +134,14 @@ static void measure_split(StageBuilder *builder)
     }
     code->puts_off = puts_off;
     free(chosen);
-    free(passed);
+    value_array_return(builder->index->arrays, passed);
 }
 
 /* The fused calls of forward that make what backward reads. */
 static void choose_recomputed(StageBuilder *builder)
 {
     const Lowering *lowering = &builder->lowering;
-    bool *needed = memory_allocate(builder->graph->value_count);
+    bool *needed = value_array_new(builder->index->arrays, bool);
     builder->recomputed = memory_allocate(lowering->call_count);
     for (size_t c = builder->end[SKY_LIST_FORWARD]; c < builder->end[SKY_LIST_BACKWARD]; c++) {
         const LoweredCall *call = &lowering->calls[c];
@@ -146,7 +149,7 @@ static void choose_recomputed(StageBuilder *builder)
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) needed[call->operands[i].value] = true;
     }
     choose_needed(lowering, 0, builder->end[SKY_LIST_FORWARD], needed, builder->recomputed);
-    free(needed);
+    value_array_return(builder->index->arrays, needed);
 }
 
 static int list_of(const StageBuilder *builder, size_t call)
@@ -159,9 +162,9 @@ static int list_of(const StageBuilder *builder, size_t call)
 /* Marks what must outlive the list of calls it is written by. */
 static void mark_kept(StageBuilder *builder)
 {
-    size_t values = builder->graph->value_count;
-    builder->kept = memory_allocate(values);
-    char *written = memory_allocate(values); /* 1 + the first list of calls that writes it; 0: none */
+    ValueArrays *arrays = builder->index->arrays;
+    builder->kept = value_array_new(arrays, bool);
+    char *written = value_array_new(arrays, char); /* 1 + the first list of calls that writes it; 0: none */
     for (size_t c = 0; c < builder->end[SKY_LIST_WEIGHT_GRADIENT]; c++) {
         const LoweredCall *call = &builder->lowering.calls[c];
         int list = list_of(builder, c);
@@ -178,7 +181,7 @@ static void mark_kept(StageBuilder *builder)
     keep_all(builder, &builder->send_backward);
     keep_all(builder, &builder->outputs);
     if (stage_has_loss(builder)) builder->kept[builder->graph->loss] = true;
-    free(written);
+    value_array_return(arrays, written);
 }
 
 static void free_builder(StageBuilder *builder)
@@ -191,15 +194,14 @@ static void free_builder(StageBuilder *builder)
     free(builder->send_backward.values);
     free(builder->outputs.values);
     free(builder->parameters.values);
-    free(builder->holder);
-    free(builder->kept);
     free(builder->recomputed);
-    free(builder->location);
-    free(builder->placed);
     free(builder->groups);
     free(builder->wave);
-    free(builder->block_bytes);
     free(builder->kernels);
+    void *taken[] = {builder->holder,   builder->update, builder->kept,
+                     builder->location, builder->placed, builder->block_bytes};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) value_array_return(builder->index->arrays, taken[i]);
+    value_arrays_clear(builder->index->arrays);
     buffer_free(&builder->constants);
 }
 
@@ -252,16 +254,16 @@ void stage_build_indexed(StageCode *code, const StageIndex *index, int first_lay
     if (form == STAGE_SPLIT) split_backward(&builder);
     mark_kept(&builder);
     for (int list = 0; list < SKY_LIST_UPDATE; list++)
-        fuse_calls(&builder.lowering, stage_list_begin(&builder, list), builder.end[list], builder.kept);
+        fuse_calls(&builder.lowering, stage_list_begin(&builder, list), builder.end[list], builder.kept, index->arrays);
     stage_add_sums(&builder);
     stage_cut_sums(&builder);
     if (form == STAGE_RECOMPUTE) choose_recomputed(&builder);
 
-    builder.location = memory_allocate(graph->value_count * sizeof *builder.location);
-    builder.placed = memory_allocate(graph->value_count);
+    builder.location = value_array_new(index->arrays, SkyLocation);
+    builder.placed = value_array_new(index->arrays, bool);
     builder.groups = memory_allocate((builder.lowering.call_count + 1) * sizeof *builder.groups);
     builder.wave = memory_allocate((builder.lowering.call_count + 1) * sizeof *builder.wave);
-    builder.block_bytes = memory_allocate(graph->value_count * sizeof *builder.block_bytes);
+    builder.block_bytes = value_array_new(index->arrays, uint64_t);
     stage_place_parameters(&builder);
     stage_place_lasting(&builder);
     for (int list = 0; list <= SKY_LIST_UPDATE; list++) place_list(&builder, (SkyListKind)list);

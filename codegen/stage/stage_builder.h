@@ -40,7 +40,8 @@ typedef struct StageBuilder {
     NodeList nodes[SKY_LIST_COUNT]; /* none of weight_gradient: its calls are taken from backward's */
     ValueList receive_forward, send_forward, receive_backward, send_backward, outputs;
     ValueList parameters; /* all that the stage's nodes read */
-    ValueId *holder; /* per value of a parameter here: the first in the stage that uses the same; shares its place */
+    ValueId *holder;  /* per value of a parameter here: the first in the stage that uses the same; shares its place */
+    uint32_t *update; /* per value of a parameter here: 1 + the position of its update among the stage's; 0: none */
     size_t end[SKY_LIST_COUNT]; /* of each list in lowering.calls, where the next begins */
     bool *kept;                 /* per value: outlives the list that writes it */
     bool *recomputed;           /* per forward call: backward runs it again; NULL: none */
@@ -97,8 +98,13 @@ bool stage_group_calls(StageBuilder *builder, size_t first, size_t end);
 
 /* ---- stage_waves.c ---- */
 /* What the calls of a wave touch. */
+typedef struct ValueTurns {
+    size_t read, written; /* the last turn in which the value was */
+} ValueTurns;
+
 typedef struct Touched {
-    size_t *read, *written; /* per value: the last turn in which it was */
+    ValueArrays *arrays;
+    ValueTurns *turns; /* per value */
     size_t turn;
 } Touched;
 

@@ -123,11 +123,11 @@ typedef struct GroupReach {
     size_t first, last;
 } GroupReach;
 
-/* Per value; to be freed. */
+/* Per value; to be returned. */
 static GroupReach *find_reach(const StageBuilder *builder, size_t first, size_t end)
 {
-    GroupReach *reach = memory_allocate(builder->graph->value_count * sizeof *reach);
-    bool *seen = memory_allocate(builder->graph->value_count);
+    GroupReach *reach = value_array_new(builder->index->arrays, GroupReach);
+    bool *seen = value_array_new(builder->index->arrays, bool);
     for (size_t c = first; c < end; c++) {
         const LoweredCall *call = &builder->lowering.calls[c];
         for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
@@ -137,7 +137,7 @@ static GroupReach *find_reach(const StageBuilder *builder, size_t first, size_t 
             reach[value].last = c;
         }
     }
-    free(seen);
+    value_array_return(builder->index->arrays, seen);
     return reach;
 }
 
@@ -186,6 +186,6 @@ bool stage_group_calls(StageBuilder *builder, size_t first, size_t end)
             lowering->calls[group.calls[m]].kernel = group.kernels[m];
         }
     }
-    free(reach);
+    value_array_return(builder->index->arrays, reach);
     return any;
 }

@@ -107,8 +107,8 @@ static void find_index_limits(StageIndex *index)
 StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
 {
     StageIndex *index = memory_allocate(sizeof *index);
-    *index = (StageIndex){.graph = graph, .precision = precision};
     size_t values = graph->value_count;
+    *index = (StageIndex){.graph = graph, .precision = precision, .arrays = value_arrays_create(values)};
     index->exempt = arena_new_array(&index->arena, unsigned char, values);
     index->numbers = arena_new_array(&index->arena, ParameterNumber, values);
     index->index_limit = arena_new_array(&index->arena, int64_t, graph->input_count);
@@ -127,6 +127,7 @@ StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
 
 void stage_index_free(StageIndex *index)
 {
+    value_arrays_free(index->arrays);
     arena_free(&index->arena);
     free(index);
 }

@@ -3,7 +3,7 @@
 #ifndef CODEGEN_STAGE_STAGE_INDEX_H
 #define CODEGEN_STAGE_STAGE_INDEX_H
 
-#include "graph/graph.h"
+#include "codegen/stage/value_arrays.h"
 #include "graph/kernel/kernel.h"
 
 /* Which parameter of the model a value is, and which of its uses. */
@@ -29,6 +29,7 @@ typedef struct StageIndex {
     ParameterNumber *numbers;    /* [value] */
     int64_t *index_limit;        /* [graph input]: the least extent of a table that it indexes; 0 if it indexes none */
     ProductPrecision precision;
+    ValueArrays *arrays; /* of the stage that is being made */
 } StageIndex;
 
 /* The graph must not change while the index is in use. */

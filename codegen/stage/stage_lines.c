@@ -137,7 +137,7 @@ void stage_find_lines(StageBuilder *builder)
 {
     StageCode *code = builder->code;
     if (!has_lines(builder)) return;
-    bool *partial = memory_allocate(builder->graph->value_count);
+    bool *partial = value_array_new(builder->index->arrays, bool);
     for (size_t c = 0; c < builder->end[SKY_LIST_WEIGHT_GRADIENT] && !code->needs_lines; c++) {
         const LoweredCall *call = &builder->lowering.calls[c];
         LineCut cut;
@@ -150,7 +150,7 @@ void stage_find_lines(StageBuilder *builder)
         mark_parts(builder, call, &cut, partial);
     }
     code->lines_vary = !code->needs_lines;
-    free(partial);
+    value_array_return(builder->index->arrays, partial);
 }
 
 /* ---- Sums that are stored ---- */

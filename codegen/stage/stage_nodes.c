@@ -25,9 +25,25 @@ static int ascending(const void *a, const void *b)
 static void take_maker(const Graph *graph, ValueId value, bool *taken, NodeList *chosen)
 {
     NodeId maker = graph_value(graph, value)->producer;
-    if (!maker || taken[maker] || graph_node(graph, maker)->layer != LAYER_NONE) return;
-    taken[maker] = true;
+    const Node *node = graph_node(graph, maker);
+    if (!maker || taken[node->outputs[0]] || node->layer != LAYER_NONE) return;
+    taken[node->outputs[0]] = true;
     array_push(chosen->nodes, chosen->count, chosen->capacity, maker);
+}
+
+/* What the node touches; of a parameter also the one that shares it, and the gradient. */
+static void visit_node(const StageBuilder *builder, const Node *node)
+{
+    const Graph *graph = builder->graph;
+    ValueArrays *arrays = builder->index->arrays;
+    for (int i = 0; i < node->input_count; i++) {
+        ValueId value = node->inputs[i];
+        value_arrays_visit(arrays, value);
+        if (graph_value(graph, value)->role != ROLE_PARAMETER) continue;
+        value_arrays_visit(arrays, shared_parameter(graph, value));
+        value_arrays_visit(arrays, graph_gradient(graph, value));
+    }
+    for (int i = 0; i < node->output_count; i++) value_arrays_visit(arrays, node->outputs[i]);
 }
 
 /* The nodes of the stage's layers, and of those that belong to no layer what these need; ascending. */
@@ -35,7 +51,7 @@ static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
 {
     const Graph *graph = builder->graph;
     const StageIndex *index = builder->index;
-    bool *taken = memory_allocate(graph->node_count);
+    bool *taken = value_array_new(index->arrays, bool); /* of a node: its first output */
     for (size_t i = index->first_node[builder->first_layer]; i < index->first_node[builder->last_layer + 1]; i++)
         array_push(chosen->nodes, chosen->count, chosen->capacity, index->nodes[i]);
     for (size_t i = 0; i < graph->output_count && stage_is_last(builder); i++)
@@ -43,9 +59,10 @@ static void choose_nodes(const StageBuilder *builder, NodeList *chosen)
     for (size_t i = 0; i < chosen->count; i++) {
         const Node *node = graph_node(graph, chosen->nodes[i]);
         for (int k = 0; k < node->input_count; k++) take_maker(graph, node->inputs[k], taken, chosen);
+        visit_node(builder, node);
     }
     if (chosen->count) qsort(chosen->nodes, chosen->count, sizeof *chosen->nodes, ascending);
-    free(taken);
+    value_array_return(index->arrays, taken);
 }
 
 void stage_collect_nodes(StageBuilder *builder)
@@ -70,10 +87,16 @@ const char *stage_call_name(const StageBuilder *builder, const LoweredCall *call
 
 void value_list_add(ValueList *list, ValueId value) { array_push(list->values, list->count, list->capacity, value); }
 
-static void collect_crossing(const Crossings *crossings, int cut, ValueList *list)
+static void collect(const StageBuilder *builder, ValueId value, ValueList *list)
+{
+    value_arrays_visit(builder->index->arrays, value);
+    value_list_add(list, value);
+}
+
+static void collect_crossing(const StageBuilder *builder, const Crossings *crossings, int cut, ValueList *list)
 {
     for (size_t i = crossings->first[cut]; i < crossings->first[cut + 1]; i++)
-        value_list_add(list, crossings->values[i]);
+        collect(builder, crossings->values[i], list);
 }
 
 void stage_collect_boundaries(StageBuilder *builder)
@@ -81,15 +104,15 @@ void stage_collect_boundaries(StageBuilder *builder)
     const Graph *graph = builder->graph;
     const StageIndex *index = builder->index;
     int first = builder->first_layer, end = builder->last_layer + 1;
-    collect_crossing(&index->forward, first, &builder->receive_forward);
-    collect_crossing(&index->forward, end, &builder->send_forward);
-    collect_crossing(&index->backward, end, &builder->receive_backward);
-    collect_crossing(&index->backward, first, &builder->send_backward);
+    collect_crossing(builder, &index->forward, first, &builder->receive_forward);
+    collect_crossing(builder, &index->forward, end, &builder->send_forward);
+    collect_crossing(builder, &index->backward, end, &builder->receive_backward);
+    collect_crossing(builder, &index->backward, first, &builder->send_backward);
     for (size_t i = 0; i < graph->output_count; i++) {
         const Value *value = graph_value(graph, graph->outputs[i].value);
         int layer = value->producer ? graph_node(graph, value->producer)->layer : LAYER_NONE;
         if (layer == LAYER_NONE ? stage_is_last(builder) : in_stage(builder, layer))
-            value_list_add(&builder->outputs, graph->outputs[i].value);
+            collect(builder, graph->outputs[i].value, &builder->outputs);
     }
 }
 
@@ -97,23 +120,19 @@ bool stage_has_loss(const StageBuilder *builder) { return builder->graph->loss &
 
 const Node *stage_update_of(const StageBuilder *builder, ValueId parameter, uint32_t *index)
 {
-    const NodeList *updates = &builder->nodes[SKY_LIST_UPDATE];
-    for (size_t i = 0; i < updates->count; i++) {
-        const Node *node = graph_node(builder->graph, updates->nodes[i]);
-        if (node->inputs[0] == parameter) {
-            if (index) *index = (uint32_t)i;
-            return node;
-        }
-    }
-    return NULL;
+    uint32_t update = builder->update[parameter];
+    if (update && index) *index = update - 1;
+    return update ? graph_node(builder->graph, builder->nodes[SKY_LIST_UPDATE].nodes[update - 1]) : NULL;
 }
 
-/* Sets the holders, and drops the updates of all others. */
+/* Sets the holders and their updates, and drops the updates of all others. */
 static void choose_holders(StageBuilder *builder)
 {
     Graph *graph = builder->graph;
-    ValueId *first = memory_allocate(graph->value_count * sizeof *first);
-    builder->holder = memory_allocate(graph->value_count * sizeof *builder->holder);
+    ValueArrays *arrays = builder->index->arrays;
+    ValueId *first = value_array_new(arrays, ValueId);
+    builder->holder = value_array_new(arrays, ValueId);
+    builder->update = value_array_new(arrays, uint32_t);
     for (size_t i = 0; i < builder->parameters.count; i++) {
         ValueId value = builder->parameters.values[i], parameter = shared_parameter(graph, value);
         if (!first[parameter]) first[parameter] = value;
@@ -123,16 +142,18 @@ static void choose_holders(StageBuilder *builder)
     size_t kept = 0;
     for (size_t i = 0; i < updates->count; i++) {
         ValueId updated = graph_node(graph, updates->nodes[i])->inputs[0];
-        if (builder->holder[updated] == updated) updates->nodes[kept++] = updates->nodes[i];
+        if (builder->holder[updated] != updated) continue;
+        updates->nodes[kept++] = updates->nodes[i];
+        builder->update[updated] = (uint32_t)kept;
     }
     updates->count = kept;
-    free(first);
+    value_array_return(arrays, first);
 }
 
 void stage_collect_parameters(StageBuilder *builder)
 {
     Graph *graph = builder->graph;
-    bool *used = memory_allocate(graph->value_count);
+    bool *used = value_array_new(builder->index->arrays, bool);
     for (int list = SKY_LIST_FORWARD; list <= SKY_LIST_BACKWARD; list++)
         for (size_t i = 0; i < builder->nodes[list].count; i++) {
             const Node *node = graph_node(graph, builder->nodes[list].nodes[i]);
@@ -145,6 +166,6 @@ void stage_collect_parameters(StageBuilder *builder)
         }
     ValueList *parameters = &builder->parameters;
     if (parameters->count) qsort(parameters->values, parameters->count, sizeof *parameters->values, ascending);
-    free(used);
+    value_array_return(builder->index->arrays, used);
     choose_holders(builder);
 }

@@ -131,7 +131,7 @@ uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end
     size_t count = 0, capacity = 0;
     BufferLifetime *lifetimes = NULL;
     ValueList values = {0};
-    uint32_t *index = memory_allocate(builder->graph->value_count * sizeof *index); /* 1 + position in lifetimes */
+    uint32_t *index = value_array_new(builder->index->arrays, uint32_t); /* 1 + position in lifetimes */
     for (size_t c = first; c < end; c++) {
         const LoweredCall *call = &builder->lowering.calls[c];
         size_t now = moment(builder, c, space);
@@ -162,6 +162,6 @@ uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end
     }
     free(values.values);
     free(lifetimes);
-    free(index);
+    value_array_return(builder->index->arrays, index);
     return base + bytes;
 }

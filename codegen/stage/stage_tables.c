@@ -154,20 +154,16 @@ static void output_table(StageBuilder *builder)
     stage->outputs = outputs;
 }
 
-/* What the stage's layers use of a parameter that several layers of the model share. */
-static void use_table(StageBuilder *builder, ValueId holder, SkyParameter *parameter)
+/* Adds a use of a parameter that several layers of the model share. */
+static void add_use(StageBuilder *builder, ValueId value, SkyParameter *parameter)
 {
     const ParameterNumber *numbers = builder->index->numbers;
     const Graph *graph = builder->graph;
-    const ValueList *values = &builder->parameters;
-    if (numbers[shared_parameter(graph, holder)].uses < 2 || !graph_gradient(graph, holder)) return;
-    SkyUse *uses = arena_new_array(&builder->code->arena, SkyUse, values->count);
-    for (size_t i = 0; i < values->count; i++)
-        if (builder->holder[values->values[i]] == holder)
-            uses[parameter->use_count++] =
-                (SkyUse){.number = numbers[values->values[i]].use,
-                         .gradient = builder->location[graph_gradient(graph, values->values[i])]};
-    parameter->uses = uses;
+    uint32_t most = numbers[shared_parameter(graph, value)].uses;
+    if (most < 2 || !graph_gradient(graph, builder->holder[value])) return;
+    if (!parameter->uses) parameter->uses = arena_new_array(&builder->code->arena, SkyUse, most);
+    ((SkyUse *)parameter->uses)[parameter->use_count++] =
+        (SkyUse){.number = numbers[value].use, .gradient = builder->location[graph_gradient(graph, value)]};
 }
 
 /* The rows that a micro-batch looks up, where one lookup along the first axis is all that adds to the gradient. */
@@ -182,36 +178,47 @@ static uint32_t rows_read(const Graph *graph, ValueId gradient)
     return rows < UINT32_MAX ? (uint32_t)rows : 0;
 }
 
-static void parameter_table(StageBuilder *builder)
+/* All of a parameter but its uses. */
+static void describe_parameter(StageBuilder *builder, ValueId holder, SkyParameter *parameter)
 {
     const Graph *graph = builder->graph;
+    Arena *arena = &builder->code->arena;
+    ValueId shared = shared_parameter(graph, holder), gradient = graph_gradient(graph, holder);
+    ParameterNumber number = builder->index->numbers[shared];
+    parameter->value = tensor_of(builder, holder, graph_value(graph, shared)->name);
+    parameter->global_index = number.index;
+    const char *alias = graph_value(graph, shared)->use;
+    parameter->alias = alias ? arena_string(arena, alias) : NULL;
+    parameter->block = builder->index->blocks[shared];
+    parameter->decay_exempt_class = builder->index->exempt[shared];
+    if (gradient) parameter->gradient = builder->location[gradient];
+    if (number.uses < 2) parameter->reads = rows_read(graph, gradient);
+    const Node *update = stage_update_of(builder, holder, &parameter->update);
+    parameter->frozen = !update;
+    if (builder->code->stage.lists[SKY_LIST_UPDATE].count > builder->nodes[SKY_LIST_UPDATE].count)
+        parameter->update_stride = (uint32_t)builder->nodes[SKY_LIST_UPDATE].count;
+    for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
+        parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
+}
+
+static void parameter_table(StageBuilder *builder)
+{
     const ValueList *values = &builder->parameters;
     StageCode *code = builder->code;
+    ValueArrays *arrays = builder->index->arrays;
     SkyParameter *table = arena_new_array(&code->arena, SkyParameter, values->count);
     ValueId *parameters = arena_new_array(&code->arena, ValueId, values->count);
-    uint32_t count = 0;
+    uint32_t count = 0, *number = value_array_new(arrays, uint32_t); /* 1 + the holder's place in the table */
     for (size_t i = 0; i < values->count; i++) {
-        ValueId holder = values->values[i], shared = shared_parameter(graph, holder);
-        if (builder->holder[holder] != holder) continue;
-        SkyParameter *parameter = &table[count];
-        parameters[count++] = shared;
-        parameter->value = tensor_of(builder, holder, graph_value(graph, shared)->name);
-        parameter->global_index = builder->index->numbers[shared].index;
-        const char *alias = graph_value(graph, shared)->use;
-        parameter->alias = alias ? arena_string(&code->arena, alias) : NULL;
-        parameter->block = builder->index->blocks[shared];
-        parameter->decay_exempt_class = builder->index->exempt[shared];
-        ValueId gradient = graph_gradient(graph, holder);
-        if (gradient) parameter->gradient = builder->location[gradient];
-        use_table(builder, holder, parameter);
-        parameter->reads = parameter->use_count ? 0 : rows_read(graph, gradient);
-        const Node *update = stage_update_of(builder, holder, &parameter->update);
-        parameter->frozen = !update;
-        if (builder->code->stage.lists[SKY_LIST_UPDATE].count > builder->nodes[SKY_LIST_UPDATE].count)
-            parameter->update_stride = (uint32_t)builder->nodes[SKY_LIST_UPDATE].count;
-        for (int k = UPDATE_FIRST_STATE; update && k < update->input_count; k++)
-            parameter->states[parameter->state_count++] = builder->location[update->inputs[k]];
+        ValueId value = values->values[i], holder = builder->holder[value];
+        if (value == holder) {
+            parameters[count] = shared_parameter(builder->graph, value);
+            describe_parameter(builder, value, &table[count]);
+            number[value] = ++count;
+        }
+        add_use(builder, value, &table[number[holder] - 1]);
     }
+    value_array_return(arrays, number);
     code->stage.parameters = table;
     code->stage.parameter_count = count;
     code->parameter_values = parameters;

@@ -1,21 +1,14 @@
 /* Which calls do not wait for each other: threads share them all, and need not meet in between. */
-#include <stdlib.h>
-
 #include "codegen/stage/stage_builder.h"
 
 Touched stage_touched_create(const StageBuilder *builder)
 {
-    size_t values = builder->graph->value_count;
-    return (Touched){memory_allocate(values * sizeof(size_t)), memory_allocate(values * sizeof(size_t)), 1};
+    return (Touched){builder->index->arrays, value_array_new(builder->index->arrays, ValueTurns), 1};
 }
 
 void stage_touched_clear(Touched *touched) { touched->turn++; }
 
-void stage_touched_free(Touched *touched)
-{
-    free(touched->read);
-    free(touched->written);
-}
+void stage_touched_free(Touched *touched) { value_array_return(touched->arrays, touched->turns); }
 
 /* Values of one shared parameter have one place. */
 static ValueId place_of(const StageBuilder *builder, ValueId value)
@@ -27,9 +20,9 @@ static ValueId place_of(const StageBuilder *builder, ValueId value)
 bool stage_waits(const StageBuilder *builder, const LoweredCall *call, const Touched *touched)
 {
     for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
-        ValueId place = place_of(builder, call->operands[i].value);
+        ValueTurns turns = touched->turns[place_of(builder, call->operands[i].value)];
         bool writes = call->kernel->operands[i].written;
-        if (touched->written[place] == touched->turn || (writes && touched->read[place] == touched->turn)) return true;
+        if (turns.written == touched->turn || (writes && turns.read == touched->turn)) return true;
     }
     return false;
 }
@@ -37,8 +30,8 @@ bool stage_waits(const StageBuilder *builder, const LoweredCall *call, const Tou
 void stage_touch(const StageBuilder *builder, const LoweredCall *call, Touched *touched)
 {
     for (int i = 0; !call->dead && i < call->kernel->operand_count; i++) {
-        ValueId place = place_of(builder, call->operands[i].value);
-        *(call->kernel->operands[i].written ? &touched->written[place] : &touched->read[place]) = touched->turn;
+        ValueTurns *turns = &touched->turns[place_of(builder, call->operands[i].value)];
+        *(call->kernel->operands[i].written ? &turns->written : &turns->read) = touched->turn;
     }
 }
 

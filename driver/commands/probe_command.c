@@ -29,6 +29,7 @@ typedef struct Probe {
     const ClusterDevice *opencl; /* measured now; NULL: a processor is */
     PlanModelOptions plan;       /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
+    size_t values_bytes;   /* of the model in its present form */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
     double spread; /* of the passes over a form that differ most, as a share of their mean */
@@ -54,14 +55,13 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     local_program_create(&program, &probe->planned.model, code);
     if (probe->opencl) local_program_bind_opencl(&program, probe->opencl);
     bool ok = probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics);
-    size_t others = values_bytes(&probe->planned.model.graph);
     int opened = 0;
     for (; ok && opened <= company.count; opened += ok) {
         int threads = opened ? 1 : machine->threads;
         ok = execution_open(&executions[opened], &program.program, threads, local_program_interpret, diagnostics);
         if (ok) program_make_up_inputs(&executions[opened]);
     }
-    ok = ok && measure_stage(machine, &probe->profile.arena, executions, others, company, diagnostics);
+    ok = ok && measure_stage(machine, &probe->profile.arena, executions, probe->values_bytes, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
     free(executions);
     local_program_free(&program);
@@ -92,6 +92,7 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     /* No pass of any form but the first begins later, or, of small models, after so many times what is measured. */
     static const double budget_s = 15, most_times = 250;
     MeasurePasses made = {0};
+    probe->values_bytes = values_bytes(&probe->planned.model.graph);
     double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
     do {
         MachineProfile pass = {.threads = machine->threads};

@@ -8,11 +8,48 @@
 #include "graph/ops/operator.h"
 #include "graph/analysis/parameter_values.h"
 
-static const ImportedParameter *own_name(const ImportedModel *imported, ValueId value)
+/* The names of a model's parameters, those of one value together. */
+typedef struct Names {
+    const ImportedParameter **sorted;
+    size_t count;
+} Names;
+
+/* A value's own name first, then those that are tied to it, as they are listed. */
+static int by_value(const void *a, const void *b)
 {
-    for (size_t i = 0; i < imported->parameter_count; i++)
-        if (imported->parameters[i].value == value && !imported->parameters[i].tied) return &imported->parameters[i];
-    return NULL;
+    const ImportedParameter *x = *(const ImportedParameter *const *)a, *y = *(const ImportedParameter *const *)b;
+    if (x->value != y->value) return x->value < y->value ? -1 : 1;
+    if (x->tied != y->tied) return x->tied ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+/* To be freed. */
+static Names names_sort(const ImportedModel *imported)
+{
+    Names names = {memory_allocate((imported->parameter_count + 1) * sizeof *names.sorted), imported->parameter_count};
+    for (size_t i = 0; i < names.count; i++) names.sorted[i] = &imported->parameters[i];
+    qsort(names.sorted, names.count, sizeof *names.sorted, by_value);
+    return names;
+}
+
+/* Where the value's names begin, or would. */
+static size_t find_names(const Names *names, ValueId value)
+{
+    size_t first = 0;
+    for (size_t end = names->count; first < end;) {
+        size_t middle = first + (end - first) / 2;
+        if (names->sorted[middle]->value < value)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+static const ImportedParameter *own_name(const Names *names, ValueId value)
+{
+    size_t i = find_names(names, value);
+    return i < names->count && names->sorted[i]->value == value && !names->sorted[i]->tied ? names->sorted[i] : NULL;
 }
 
 /* `path` relative to the directory `from`; both absolute, without links. A file in the directory becomes "./NAME",
@@ -137,36 +174,38 @@ bool is_low_rank(const TrainingModel *model, ValueId value)
 }
 
 /* Checkpoints also store initializers that are tied to a parameter. */
-static void name_ties(StageCode *code, const ImportedModel *imported)
+static void name_ties(StageCode *code, const Names *names)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
-        SkyTiedName *names = NULL;
+        SkyTiedName *tied = NULL;
         size_t count = 0, capacity = 0;
-        for (size_t k = 0; k < imported->parameter_count; k++) {
-            const ImportedParameter *name = &imported->parameters[k];
-            if (!name->tied || name->value != code->parameter_values[i]) continue;
-            SkyTiedName tied = {.name = arena_string(&code->arena, name->name), .transposed = name->transposed};
-            array_push(names, count, capacity, tied);
+        for (size_t k = find_names(names, code->parameter_values[i]);
+             k < names->count && names->sorted[k]->value == code->parameter_values[i]; k++) {
+            const ImportedParameter *name = names->sorted[k];
+            if (!name->tied) continue;
+            SkyTiedName other = {.name = arena_string(&code->arena, name->name), .transposed = name->transposed};
+            array_push(tied, count, capacity, other);
         }
         if (!count) continue;
-        parameters[i].tied_names = arena_copy(&code->arena, names, count * sizeof *names);
+        parameters[i].tied_names = arena_copy(&code->arena, tied, count * sizeof *tied);
         parameters[i].tied_name_count = (uint32_t)count;
-        free(names);
+        free(tied);
     }
 }
 
 bool weights_reference(StageCode *code, const TrainingModel *model, const WeightOptions *options,
                        Diagnostics *diagnostics)
 {
-    name_ties(code, &model->imported);
+    Names names = names_sort(&model->imported);
+    name_ties(code, &names);
     if (options->init.drawn) weights_draw(code, &model->graph, options->init.deviation);
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     bool *needed = memory_allocate(code->stage.parameter_count), any = false, ok = true;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         const Value *value = graph_value(&model->graph, code->parameter_values[i]);
         if (options->init.drawn && !is_low_rank(model, code->parameter_values[i])) continue;
-        const ImportedParameter *source = own_name(&model->imported, code->parameter_values[i]);
+        const ImportedParameter *source = own_name(&names, code->parameter_values[i]);
         const char *file = source && source->file && !options->alone && strcmp(source->file, "-") != 0
                                ? reference_to(&code->arena, options, source->file)
                                : NULL;
@@ -182,6 +221,7 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
     }
     if (ok && any) ok = write_own_file(code, model, needed, options, diagnostics);
     free(needed);
+    free(names.sorted);
     return ok;
 }
 

@@ -228,28 +228,54 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
 }
 
-/* Whether some columns of a matrix, or elements of a vector, are those of another one that is not one number
- * throughout. */
-static bool holds_columns(const Value *packed, const Value *part)
+/* A trained parameter that may be among packed ones: a matrix or a vector that is not one number throughout. */
+static bool may_be_packed(const Value *part)
+{
+    const char *data = part->data;
+    int64_t elements = shape_elements(&part->shape);
+    size_t size = dtype_size(part->dtype);
+    return data && elements > 1 && (part->shape.rank == 1 || part->shape.rank == 2) &&
+           memcmp(data, data + size, ((size_t)elements - 1) * size) != 0;
+}
+
+static int by_first_element(const void *a, const void *b)
+{
+    const Value *x = *(const Value *const *)a, *y = *(const Value *const *)b;
+    if (x->dtype != y->dtype) return x->dtype < y->dtype ? -1 : 1;
+    return memcmp(x->data, y->data, dtype_size(x->dtype));
+}
+
+/* Whether the columns of a matrix, or the elements of a vector, that begin at `first` are those of another one. */
+static bool holds_columns(const Value *packed, int64_t first, const Value *part)
 {
     const Shape *whole = &packed->shape, *own = &part->shape;
-    bool fits = packed->dtype == part->dtype && packed->data && part->data && whole->rank == own->rank &&
-                (own->rank == 1 || (own->rank == 2 && own->dim[0] == whole->dim[0]));
-    if (!fits) return false;
-    int64_t rows = own->rank == 2 ? own->dim[0] : 1, all = whole->dim[own->rank - 1], width = own->dim[own->rank - 1];
+    int64_t rows = own->rank == 2 ? own->dim[0] : 1, all = whole->dim[whole->rank - 1], width = own->dim[own->rank - 1];
+    if (whole->rank != own->rank || (own->rank == 2 && rows != whole->dim[0]) || width >= all || first % width ||
+        first + width > all)
+        return false;
     const char *from = packed->data, *other = part->data;
     size_t size = dtype_size(part->dtype);
-    if (shape_elements(own) < 2 || width >= all ||
-        memcmp(other, other + size, ((size_t)shape_elements(own) - 1) * size) == 0)
-        return false;
-    for (int64_t first = 0; first + width <= all; first += width) {
-        int64_t row = 0;
-        while (row < rows && memcmp(from + (size_t)(row * all + first) * size, other + (size_t)(row * width) * size,
-                                    (size_t)width * size) == 0)
-            row++;
-        if (row == rows) return true;
+    for (int64_t row = 0; row < rows; row++)
+        if (memcmp(from + (size_t)(row * all + first) * size, other + (size_t)(row * width) * size,
+                   (size_t)width * size) != 0)
+            return false;
+    return true;
+}
+
+/* The first of the parts, sorted by their first elements, that the packed value holds; NULL: none. */
+static const Value *find_packed(const Value *packed, const Value **parts, size_t count)
+{
+    const Shape *whole = &packed->shape;
+    for (int64_t first = 0; packed->data && whole->rank && first < whole->dim[whole->rank - 1]; first++) {
+        const Value element = {.dtype = packed->dtype,
+                               .data = (char *)packed->data + (size_t)first * dtype_size(packed->dtype)},
+                    *key = &element;
+        const Value **found = bsearch(&key, parts, count, sizeof *parts, by_first_element);
+        while (found && found > parts && by_first_element(found - 1, &key) == 0) found--;
+        for (; found && found < parts + count && by_first_element(found, &key) == 0; found++)
+            if (holds_columns(packed, first, *found)) return *found;
     }
-    return false;
+    return NULL;
 }
 
 /* Of a layer that is used several times, as ALBERT's are, ONNX Runtime's optimiser packs the weights of some uses and
@@ -258,28 +284,32 @@ static void refuse_packed(const Importer *importer)
 {
     enum { WEIGHT = 1, BIAS };
     const ImportedModel *model = importer->model;
-    for (size_t n = 0; n < importer->node_count; n++) {
+    const Value **parts = memory_allocate((model->parameter_count + 1) * sizeof *parts), *part = NULL;
+    size_t count = 0;
+    for (size_t p = 0; p < model->parameter_count; p++) {
+        parts[count] = graph_value(importer->graph, model->parameters[p].value);
+        count += model->parameters[p].trained && may_be_packed(parts[count]);
+    }
+    qsort(parts, count, sizeof *parts, by_first_element);
+    for (size_t n = 0; n < importer->node_count && !part; n++) {
         const SourceNode *node = &importer->nodes[n];
         if (!node->rule || node->rule->apply != normalize_packed_attention) continue;
-        for (size_t i = WEIGHT; i <= BIAS && i < node->proto->n_input; i++) {
+        for (size_t i = WEIGHT; i <= BIAS && i < node->proto->n_input && !part; i++) {
             const Symbol *symbol = &importer->symbols[node->inputs[i]];
-            for (size_t p = 0; symbol->trained && symbol->value && p < model->parameter_count; p++) {
-                const ImportedParameter *part = &model->parameters[p];
-                if (!part->trained || !holds_columns(graph_value(importer->graph, symbol->value),
-                                                     graph_value(importer->graph, part->value)))
-                    continue;
-                char place[512];
-                snprintf(place, sizeof place, "initializer '%.400s'", symbol->name);
-                diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT,
-                                  (Place){.file = importer->graph->file, .object = place},
-                                  "train the model as it was before it was optimised",
-                                  "holds '%.400s' among others: an optimiser packed them for one use and left them for "
-                                  "another, and trained apart, they would become different",
-                                  part->name);
-                return;
-            }
+            if (!symbol->trained || !symbol->value) continue;
+            part = find_packed(graph_value(importer->graph, symbol->value), parts, count);
+            if (!part) continue;
+            char place[512];
+            snprintf(place, sizeof place, "initializer '%.400s'", symbol->name);
+            diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT,
+                              (Place){.file = importer->graph->file, .object = place},
+                              "train the model as it was before it was optimised",
+                              "holds '%.400s' among others: an optimiser packed them for one use and left them for "
+                              "another, and trained apart, they would become different",
+                              part->name);
         }
     }
+    free(parts);
 }
 
 /* The parameters of one initializer follow each other. */

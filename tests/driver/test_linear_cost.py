@@ -5,6 +5,7 @@ where quadratic time takes a hundred times as long and more.
 """
 import json
 import os
+import struct
 import sys
 import tempfile
 
@@ -51,6 +52,23 @@ def functions(count):
     return field(1, 8) + field(7, graph) + field(8, opset) + field(8, own) + defined
 
 
+def products(count, shared=False):
+    """A model whose layers are products with weights of their own, or each with that of another layer."""
+    def value(name):
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, field(1, field(1, 2)) * 2)))
+    weights = range(count // 2 if shared else count)
+    nodes = b"".join(field(1, field(1, f"v{i}") + field(1, f"w{i % len(weights)}") + field(2, f"v{i + 1}") +
+                           field(3, f"layer.{i}") + field(4, "MatMul")) for i in range(count))
+    held = b"".join(field(5, field(1, 2) * 2 + field(2, 1) + field(8, f"w{i}") +
+                          field(9, struct.pack("<4f", 1, i, 2, 3))) for i in weights)
+    graph = nodes + field(2, "g") + held + field(11, value("v0")) + field(12, value(f"v{count}"))
+    return field(1, 8) + field(7, graph) + field(8, field(2, 17))
+
+
+def shared_products(count):
+    return products(count, True)
+
+
 def devices(count, layers=10, regions=2):
     """Costs of so many layers, with outputs of as many sizes, on so many unequal devices."""
     layer = {"forward_s": 1e-3, "backward_s": 2e-3, "update_s": 1e-4, "memory_bytes": 1000}
@@ -92,6 +110,13 @@ with tempfile.TemporaryDirectory() as folder:
           "-o", "rows.safetensors")
     check("devices", devices, 1000, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
     check("layers", layers, 200, "plan", "--costs", "input.csv", "--allocate", "heuristic", "-o", "plan.json")
+    with open("cluster.yaml", "w", encoding="utf-8") as file:
+        file.write("devices: [{name: a, site: x}, {name: b, site: y}]\nsites:\n"
+                   "  - {name: x, address: 'a.example:1', key: 'rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7'}\n"
+                   "  - {name: y, key: 'JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6'}\n")
+    for make in (products, shared_products):
+        check(make.__name__, make, 400, "compile", "input.csv", "-d", "cluster.yaml", "--loss", "mse", "--emit=costs",
+              "-o", "costs.json")
     with open("input.csv", "wb") as links:
         links.write(devices(100, 2000, 100))
     text = printed(SKYCC, "plan", "--costs", "input.csv", code=1)

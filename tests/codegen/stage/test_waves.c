@@ -104,7 +104,9 @@ static void calls_wait_for_what_others_touch(void **state)
     enum { VALUES = 8, SHARED = 6, HOLDER = 7 };
     Graph graph = {.value_count = VALUES};
     ValueId holder[VALUES] = {[SHARED] = HOLDER, [HOLDER] = HOLDER};
-    const StageBuilder builder = {.graph = &graph, .holder = holder};
+    const StageIndex index = {.arrays = value_arrays_create(VALUES)};
+    const StageBuilder builder = {.graph = &graph, .index = &index, .holder = holder};
+    for (ValueId v = 0; v < VALUES; v++) value_arrays_visit(index.arrays, v);
     Kernel first, other;
     LoweredCall call = call_on(&first, 1, 2, true);
     const struct {
@@ -128,6 +130,7 @@ static void calls_wait_for_what_others_touch(void **state)
     stage_touch(&builder, &call, &touched);
     assert_true(stage_waits(&builder, &reader, &touched));
     stage_touched_free(&touched);
+    value_arrays_free(index.arrays);
 }
 
 /* ---- Sums in parts ---- */

@@ -117,7 +117,9 @@ static void dropout_joins_what_makes_its_input(void **state)
             keep[dropped] = true;
             keep[y] = kept;
             size_t count = evaluator.lowering.call_count, live = 0;
-            if (fused) fuse_calls(&evaluator.lowering, 0, count, keep);
+            ValueArrays *arrays = value_arrays_create(graph.value_count);
+            if (fused) fuse_calls(&evaluator.lowering, 0, count, keep, arrays);
+            value_arrays_free(arrays);
             for (size_t i = 0; i < count; i++)
                 if (!evaluator.lowering.calls[i].dead) evaluator.lowering.calls[live++] = evaluator.lowering.calls[i];
             evaluator.lowering.call_count = live;

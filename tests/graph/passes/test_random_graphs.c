@@ -285,7 +285,9 @@ static void fuse(Generator *generator, Evaluator *evaluator)
     for (size_t i = 0; i < graph->output_count; i++) kept[graph->outputs[i].value] = true;
     for (size_t i = 0; i < graph->gradient_count; i++) kept[graph->gradients[i]] = true;
     kept[graph->loss] = true;
-    fuse_calls(lowering, 0, lowering->call_count, kept);
+    ValueArrays *arrays = value_arrays_create(graph->value_count);
+    fuse_calls(lowering, 0, lowering->call_count, kept, arrays);
+    value_arrays_free(arrays);
     free(kept);
     size_t count = 0;
     for (size_t i = 0; i < lowering->call_count; i++)
