@@ -23,10 +23,10 @@ typedef struct Scores {
     Predictions *predictions;
     const SafeTensor *labels, *ends; /* `ends`: where answers end */
     int64_t classes, labels_per_row;
-    int64_t *numbers; /* of the data set's labels in the model, which may number the same names otherwise */
-    double loss;      /* summed */
-    int64_t counted;  /* labels, or rows */
-    int64_t right;    /* of pairs */
+    int64_t *numbers;        /* of the data set's labels in the model, which may number the same names otherwise */
+    double loss;             /* summed */
+    int64_t counted;         /* labels, or rows */
+    int64_t compared, right; /* of pairs: that have others in their batch; nearest to their own partners */
     AnswerTexts texts;
     BestAnswer *answers; /* of questions */
     AskedQuestion *questions;
@@ -67,14 +67,25 @@ static const char *kept(const Scores *scores, Buffer *text)
 
 static void list(Buffer *names, const char *name) { buffer_print(names, "%s%s", names->size ? ", " : "", name); }
 
+/* Turns scores into probabilities and returns cross-entropy, which is exact where the label's probability is 0, too.
+ * `best`, unless NULL, becomes the one with the largest score. */
+static double cross_entropy(double *values, int64_t count, int64_t label, int64_t *best)
+{
+    double own = values[label], largest = own;
+    for (int64_t i = 0; i < count; i++) largest = fmax(largest, values[i]);
+    int64_t found = predictions_softmax(values, count);
+    if (best) *best = found;
+    return largest - own - log(values[found]);
+}
+
 /* One label and the scores of all classes, which become probabilities. `row`: -1 for a token of one. Returns the class
  * that is predicted; -1: there is no label. */
 static int64_t count_class(Scores *scores, int64_t row, int64_t label, double *values)
 {
     if (label < 0 || label >= scores->classes) return -1;
     label = scores->numbers[label];
-    int64_t best = predictions_softmax(values, scores->classes);
-    double loss = -log(fmax(values[label], 1e-300));
+    int64_t best;
+    double loss = cross_entropy(values, scores->classes, label, &best);
     scores->loss += loss;
     scores->counted++;
     if (row >= 0 && best != label && is_bad(scores, loss))
@@ -177,10 +188,8 @@ static void count_answer(Scores *scores, int64_t row, double *begins, double *en
     int32_t first = ((const int32_t *)scores->labels->data)[row], last = ((const int32_t *)scores->ends->data)[row];
     if (scores->texts.count && width <= scores->texts.width)
         best_answer_take(scores->answers, &scores->texts, row, begins, ends, width);
-    predictions_softmax(begins, width);
-    predictions_softmax(ends, width);
     if (first < 0 || first >= width || last < 0 || last >= width) return;
-    double loss = -0.5 * (log(fmax(begins[first], 1e-300)) + log(fmax(ends[last], 1e-300)));
+    double loss = 0.5 * (cross_entropy(begins, width, first, NULL) + cross_entropy(ends, width, last, NULL));
     scores->loss += loss;
     scores->counted++;
     if (!scores->texts.count) return;
@@ -339,7 +348,7 @@ static void report_all(Scores *scores)
     if (scores->texts.count) json_add_integer(&scores->json, "windows", windows);
     report(scores, "loss", loss, false);
     if (predictions->head == HEAD_MEAN || predictions->head == HEAD_FIRST) {
-        report(scores, "accuracy", scores->counted ? (double)scores->right / (double)scores->counted : NAN, true);
+        report(scores, "accuracy", (double)scores->right / (double)scores->compared, true);
     } else if (predictions->head == HEAD_QUESTION && scores->texts.count) {
         double exact, f1;
         best_answers_measure(scores->answers, &scores->texts, &exact, &f1);
@@ -441,7 +450,7 @@ static void normalise(double *rows, int64_t row_count, int64_t count)
 }
 
 /* Each text and the partners of all rows of a batch: the loss that finetune trains with, and how often its own is the
- * nearest. */
+ * nearest, and not all are equally near. */
 static void count_pairs(Scores *scores, double *texts, double *partners, int64_t rows, int64_t count)
 {
     static const double temperature = 0.05;
@@ -454,12 +463,12 @@ static void count_pairs(Scores *scores, double *texts, double *partners, int64_t
             for (int64_t i = 0; i < count; i++) sum += texts[r * count + i] * partners[k * count + i];
             cosines[k] = sum / temperature;
         }
-        bool nearest = true;
-        for (int64_t k = 0; k < rows; k++) nearest &= cosines[k] <= cosines[r];
-        predictions_softmax(cosines, rows);
-        scores->loss -= log(fmax(cosines[r], 1e-300));
+        int64_t further = 0, as_near = 0;
+        for (int64_t k = 0; k < rows; k++) further += cosines[k] < cosines[r], as_near += cosines[k] == cosines[r];
+        scores->loss += cross_entropy(cosines, rows, r, NULL);
         scores->counted++;
-        scores->right += nearest;
+        scores->compared += rows > 1;
+        scores->right += further > 0 && further + as_near == rows;
     }
     free(cosines);
 }
@@ -474,6 +483,9 @@ static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)
         return input_error(diagnostics, predictions->called,
                            "import it with --head pairs:mean, and tokenize --task pairs",
                            "embeds single texts: there is nothing to compare them with");
+    if (all < 2)
+        return input_error(diagnostics, predictions->rows->file, "give it at least two rows",
+                           "has one pair, which can be told from no other");
     double *texts = memory_allocate(2 * (size_t)(batch * count) * sizeof *texts);
     double *partners = texts + batch * count;
     bool ok = true;

@@ -283,6 +283,12 @@ ValueId loss_contrastive(const Builder *b, const LossTerm *term)
 {
     ValueId directions[2];
     if (!find_directions(b, term, directions)) return 0;
+    if (graph_value(b->graph, directions[0])->shape.dim[0] < 2) {
+        diagnostics_error(b->diagnostics, EXIT_USAGE, PLACE_FILE(b->graph->file),
+                          "bind the batch to at least 2 rows, with --dim or finetune's --batch",
+                          "--loss %s needs other rows in a batch, from which each row is told", term->text);
+        return 0;
+    }
     ValueId columns = build_transpose(b, directions[1], (int64_t[]){1, 0});
     ValueId cosines = build_binary(b, OP_MatMul, directions[0], columns);
     ValueId sharpness = graph_constant_scalar(b->graph, DTYPE_F64, 1 / term->temperature);

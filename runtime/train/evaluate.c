@@ -214,19 +214,22 @@ static double cosine(const float *a, const float *b, int64_t count)
     return one > 0 && other > 0 ? both / sqrt(one * other) : 0;
 }
 
-/* Whether no other row's partner is nearer than its own. */
+/* Whether no other row's partner is nearer than its own, and one is further away: to a model that tells nothing apart,
+ * all are equally near. A row that is alone in its batch says nothing. */
 static void count_pairs(Counting *counting, uint32_t microbatch, const float *texts, const float *partners)
 {
     int64_t rows = counting->outputs->dim[0], width = counting->outputs->dim[1];
     for (int64_t r = 0; r < rows; r++) {
         if (data_row(counting, microbatch, r) == DATASET_NO_ROW) continue;
         double own = cosine(texts + r * width, partners + r * width, width);
-        bool right = true;
-        for (int64_t k = 0; right && k < rows; k++)
-            right = k == r || data_row(counting, microbatch, k) == DATASET_NO_ROW ||
-                    cosine(texts + r * width, partners + k * width, width) <= own;
-        counting->pairs++;
-        counting->pairs_right += right;
+        int64_t others = 0, further = 0, as_near = 0;
+        for (int64_t k = 0; k < rows; k++) {
+            if (k == r || data_row(counting, microbatch, k) == DATASET_NO_ROW) continue;
+            double other = cosine(texts + r * width, partners + k * width, width);
+            others++, further += other < own, as_near += other == own;
+        }
+        counting->pairs += others > 0;
+        counting->pairs_right += further > 0 && further + as_near == others;
     }
 }
 
@@ -380,6 +383,9 @@ bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricC
 {
     Counting counting = find_counted(pipeline, dataset);
     bool has_loss = false, ok = true;
+    if (counting.compared == COMPARES_PAIRS && dataset->rows == 1)
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(dataset->path), "give it at least two rows",
+                               "has one pair, which can be told from no other");
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
     *choice = *wanted;
     choice->metrics |= besides;

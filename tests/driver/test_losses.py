@@ -198,6 +198,9 @@ def check_one_microbatch():
     if refused.returncode != 2 or "--microbatches 1" not in refused.stderr:
         close(refused.stderr, refused.returncode, 2, 0)
     shell(*command, "1")
+    alone = subprocess.run([*command, "1", "--dim", "batch=1"], capture_output=True, text=True)
+    if alone.returncode != 2 or "needs other rows in a batch" not in alone.stderr:
+        close("a batch of one row: " + alone.stderr, alone.returncode, 2, 0)
 
 
 def question_inputs(rows):

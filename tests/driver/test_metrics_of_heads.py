@@ -181,9 +181,24 @@ def check_classes():
     refused("f1-macro,f1-micro", "one of f1-macro, f1-binary and f1-micro")
 
 
+def check_large_logits():
+    """`skycc evaluate` gives the loss of labels whose probability is no float64."""
+    inputs, logits = prepare("seqcls:3")
+    labels = np.arange(ROWS, dtype="i4") % 3
+    write("data.safetensors", inputs | {"labels": labels})
+    run(skycc, "run", "model.onnx", "--inputs", "data.safetensors", "--loss", "cross-entropy", "--train", "1", "-o",
+        "trained.safetensors")
+    write("large.safetensors", read("trained.safetensors") | {"param/classifier.bias": np.array([1e4, 0, -1e4], "f4")})
+    found = run(skycc, "evaluate", "model.onnx", "large.safetensors", "data.safetensors").stdout
+    loss = float(found.split("loss")[1].split()[0])
+    wanted = 1e4 * labels.mean()
+    require(abs(loss - wanted) < 1, "large logits have the loss", loss, "not", wanted)
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for check in check_several_labels, check_one_label, check_numbers, check_several_numbers, check_classes:
+    for check in check_several_labels, check_one_label, check_numbers, check_several_numbers, check_classes, \
+            check_large_logits:
         check()
     os.chdir("/")
 sys.exit(failed())

@@ -302,6 +302,18 @@ def check_pairs():
         require(np.abs(found[f"out/embedding{suffix}"] - alone).max() < 1e-5, "embedding" + suffix, "is another")
     similarity = float(predict("apart", "--text", "great", "--text2", "awful")[0]["similarity"])
     require(-1 <= similarity <= 1.0001, similarity)
+    write_table("alone.csv", ["anchor", "positive"], [TEXTS[:2]])
+    write_table("equal.csv", ["anchor", "positive"], [TEXTS[:1] * 2] * 8)
+    for command in (["evaluate", "apart", "alone.csv"],
+                    ["finetune", "model", "two.csv", "--eval", "alone.csv", "-o", "refused", "--epochs", "1"]):
+        result = run(skycc, *command, code=1)
+        require("has one pair, which can be told from no other" in result.stderr, command, result.stderr)
+    text = run(skycc, "evaluate", "apart", "equal.csv").stdout
+    require("accuracy     0.00%" in text, "what tells nothing apart is right:", text)
+    finetune("two.csv", "equal", "--eval", "equal.csv")
+    same_metrics("equal", "accuracy", "loss")
+    with open("equal/metrics.json") as file:
+        require(json.load(file)["accuracy"] == 0, "training finds what tells nothing apart right")
     result = run(skycc, "compile", "single.onnx", "-d", "apart/cluster.yaml", "-o", "none", "--dim", "seq=9", code=2)
     require("--head pairs:mean" in result.stderr, result.stderr)
 
