@@ -86,6 +86,17 @@ static void a_rank_that_is_stopped_does_not_stay_for_ever(void **state)
     assert_printed("a signal has stopped this process: 'kill -CONT ");
 }
 
+/* Ranks that have done their work wait for a launcher that answers late, as on a busy machine. */
+static void a_launcher_may_answer_late(void **state)
+{
+    (void)state;
+    assert_int_equal(run("export TOY_STAGES=0; mpiexec.mpich -n 1 %s --data data --steps 200 --log late --quiet & "
+                         "launcher=$!; until grep -qs '^1,' late; do sleep 0.02; done; proxy=$(pgrep -P $launcher); "
+                         "kill -STOP $proxy; sleep 2.5; kill -CONT $proxy; wait $launcher",
+                         TOY_PROGRAM),
+                     0);
+}
+
 /* A launcher takes no notice of what dies before it has called MPI_Init, where the others wait without a limit. */
 static void a_rank_that_never_starts_ends_the_run(void **state)
 {
@@ -496,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_cut_short_while_it_is_read_is_named),
         cmocka_unit_test(a_rank_that_hangs_is_named),
         cmocka_unit_test(a_rank_that_is_stopped_does_not_stay_for_ever),
+        cmocka_unit_test(a_launcher_may_answer_late),
         cmocka_unit_test(a_rank_that_never_starts_ends_the_run),
         cmocka_unit_test(a_run_over_tcp_ends),
         cmocka_unit_test(a_loss_that_is_no_number_ends_the_run),
