@@ -255,7 +255,9 @@ class Trial(Processes):
             self.end_all()
             raise Wrong(f"still running after {LONGEST} seconds: {running}") from None
         limit = time.monotonic() + LINGERING
-        while self.processes() and time.monotonic() < limit:
+        absent = 0  # several times: a process that becomes another program has no environment for a moment
+        while absent < 3 and time.monotonic() < limit:
+            absent = 0 if self.processes() else absent + 1
             time.sleep(0.01)
         left = self.processes()
         with open(self.output, errors="replace") as output:
