@@ -161,6 +161,19 @@ static bool is_file(const char *path)
     return path && strcmp(path, "-") != 0 && (stat(path, &status) != 0 || !S_ISCHR(status.st_mode));
 }
 
+bool owned_state_spares(const char *directory, const char *log, Diagnostics *diagnostics)
+{
+    char *path = path_resolve(log), *place = path_resolve(directory);
+    const char *inside = path_inside(path, place);
+    size_t length = inside ? strlen(inside) : 0;
+    bool taken =
+        inside && (length < 4 || strcmp(inside + length - 4, ".csv") != 0 || strcmp(inside, "evaluations.csv") == 0);
+    free(path);
+    free(place);
+    return !taken || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(log), "name another place, or NAME.csv",
+                                       "may be one of the files that are kept in %s", directory);
+}
+
 bool outputs_apart(const char *const *outputs, size_t count, Diagnostics *diagnostics)
 {
     bool ok = true;

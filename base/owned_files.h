@@ -28,6 +28,10 @@ typedef enum OutputKind { OUTPUT_FILE, OUTPUT_WRITTEN, OUTPUT_FOLDER } OutputKin
  * replaces nothing. */
 bool owned_files_spare(const char *output, OutputKind kind, const char *programs, Diagnostics *diagnostics);
 
+/* Refuses (EXIT_USAGE) a log in the directory where a coordinator or a site of a federation keeps its state, unless its
+ * name ends with .csv: of the files there, only evaluations.csv does. */
+bool owned_state_spares(const char *directory, const char *log, Diagnostics *diagnostics);
+
 /* Refuses (EXIT_USAGE) two of the outputs, of which NULL is none, that are one file. */
 bool outputs_apart(const char *const *outputs, size_t count, Diagnostics *diagnostics);
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/input_files.h"
+#include "base/owned_files.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/coordinate/steering.h"
@@ -77,7 +78,8 @@ static bool open_log(Coordinate *coordinate, Diagnostics *diagnostics)
 {
     const char *path = coordinate->log_path;
     struct stat status;
-    if (!input_files_spare(path, diagnostics) || !coordinator_widen_log(&coordinate->federation, path, diagnostics))
+    if (!input_files_spare(path, diagnostics) || !owned_state_spares(coordinate->options->folder, path, diagnostics) ||
+        !coordinator_widen_log(&coordinate->federation, path, diagnostics))
         return false;
     FILE *log = coordinate->log = fopen(path, "a+e");
     bool ok = log && fstat(fileno(log), &status) == 0, is_file = ok && S_ISREG(status.st_mode);

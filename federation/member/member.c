@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/input_files.h"
+#include "base/owned_files.h"
 #include "federation/coded_model.h"
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
@@ -44,14 +45,16 @@ static bool read_federation(Member *member, Diagnostics *diagnostics)
            diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
 }
 
-/* Stage programs write the log, long after the site joined: what they read is no place for it. */
-static bool log_spares_inputs(Member *member, Diagnostics *diagnostics)
+/* Stage programs write the log, long after the site joined: what they read is no place for it, and neither is what the
+ * site keeps. */
+static bool log_spares_others(Member *member, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
     if (options->data) input_files_note_path(options->data);
     if (options->eval_data) input_files_note_path(options->eval_data);
     input_files_note_path(arena_format(&member->arena, "%s/start.safetensors", options->directory));
-    return !options->log || input_files_spare(options->log, diagnostics);
+    return !options->log || (input_files_spare(options->log, diagnostics) &&
+                             owned_state_spares(options->checkpoint, options->log, diagnostics));
 }
 
 /* Stage programs hold the lock `steps` while they run. They outlive a killed member, and would then write the
@@ -130,7 +133,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
 {
     *member = (Member){.options = options, .ended = ended, .current = -1, .withheld = -1, .stage_errors = -1};
     if (!read_federation(member, diagnostics) || !open_keys(member, diagnostics) ||
-        !log_spares_inputs(member, diagnostics) || !checkpoint_check_directory(options->checkpoint, diagnostics))
+        !log_spares_others(member, diagnostics) || !checkpoint_check_directory(options->checkpoint, diagnostics))
         return false;
     switch (checkpoint_lock(options->checkpoint, "member", NULL, diagnostics)) {
     case CHECKPOINT_LOCKED: break;

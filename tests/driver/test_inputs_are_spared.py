@@ -369,6 +369,16 @@ aggregate: plain
                 os.remove(log)
     require(not os.path.exists("joined") or not os.listdir("joined"),
             "something was written before --log was looked at")
+    # What they will write, and is not there yet.
+    for command, folder, names in (
+            ((skycc, "coordinate", "fed/coordinator"), "fed/coordinator",
+             ("status.json", "status.html", "best.safetensors", "evaluations.csv")),
+            (join, "joined", ("global.safetensors", "noise.seed", "next-round", "evaluations.csv"))):
+        for name in names:
+            result = subprocess.run([*command, "--log", f"{folder}/{name}"], capture_output=True, text=True, timeout=60)
+            require(result.returncode == 2 and "one of the files that are kept" in result.stderr, name,
+                    result.returncode, result.stderr)
+            require(not os.path.exists(f"{folder}/{name}"), name, "was written")
 
 
 with tempfile.TemporaryDirectory() as scratch:
