@@ -114,12 +114,13 @@ static bool refuse(const char *output, const char *what, const char *owner, Diag
 /* `real` is the output without links and dots, and is cut here. */
 static bool spare(const char *output, char *real, bool makes_folder, const char *programs, Diagnostics *diagnostics)
 {
-    bool is_nearest = true;
+    const char *name = strrchr(real, '/');
+    bool is_nearest = true, writes_log = name && strcmp(name, "/log.csv") == 0;
     for (char *slash; (slash = strrchr(real, '/')) && slash > real; is_nearest = false) {
         const char *rest = slash + 1;
         *slash = '\0';
         /* What follows the slash ends where the last cut was. */
-        bool is_own = programs && path_inside(programs, real);
+        bool is_own = writes_log && programs && path_inside(programs, real);
         if (!is_own && is_run_part(real, rest)) return refuse(output, "run", real, diagnostics);
         if (!is_nearest || makes_folder) continue;
         if (holds(real, "MANIFEST.json")) return refuse(output, "checkpoint", real, diagnostics);

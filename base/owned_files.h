@@ -24,7 +24,7 @@ bool names_run_part(const char *rest);
 typedef enum OutputKind { OUTPUT_FILE, OUTPUT_WRITTEN, OUTPUT_FOLDER } OutputKind;
 
 /* Refuses (EXIT_USAGE) to replace a file that the list of a compiled folder names, or a part of a checkpoint or a run.
- * The programs in the folder `programs` (NULL: none) may write the parts of their own run. What is not there yet
+ * The programs in the folder `programs` (NULL: none) may write the log.csv of their own run. What is not there yet
  * replaces nothing. */
 bool owned_files_spare(const char *output, OutputKind kind, const char *programs, Diagnostics *diagnostics);
 

@@ -437,6 +437,9 @@ def check_outputs_spare_the_run():
             require("would replace" in text, command, part, text)
             with open(f"run/{part}", "rb") as file:
                 require(file.read() == before, command, "replaces", part)
+    for part in ("settings.yaml", "metrics.json", "report.html", "cluster.yaml", "data/train.holdout.safetensors"):
+        text = run("run/programs/train", "--data", "run/data/train.safetensors", "--log", f"run/{part}", code=2).stderr
+        require("would replace a part of the run" in text, part, text)
     for _ in range(2):
         run(skycc, "predict", "run", "--text", "great", "-o", "run/mine.csv")  # which is no part of it
     os.remove("run/mine.csv")
