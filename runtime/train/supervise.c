@@ -35,8 +35,8 @@ static int launcher_descriptor(void)
 }
 
 /* Tells MPICH's launcher that this process ends in good order, as MPI_Finalize would: without it, the launcher takes
- * the exit for a crash and kills the others. One line of the PMI-1 protocol. False if there is no such launcher. One on a
- * busy machine may take seconds to answer, and MPI_Finalize would take a late answer for a failure. */
+ * the exit for a crash and kills the others. One line of the PMI-1 protocol. False if there is no such launcher. On a
+ * busy machine it may take seconds to answer, and MPI_Finalize would take a late answer for a failure. */
 static bool leave_launcher(void)
 {
     static const char farewell[] = "cmd=finalize\n";
