@@ -15,6 +15,12 @@ static inline bool size_is_tiny(const Problem *problem)
     return problem->device_count <= 5 && size_of(problem) <= 100;
 }
 
+/* Restricted questions, a device or a region less, are quick enough to be asked along with the whole one. */
+static inline bool size_has_few_devices(const Problem *problem)
+{
+    return problem->device_count <= 8 && size_of(problem) <= 400;
+}
+
 /* Where memory depends on the stages that follow, paths remember their number: above this size one neighbourhood alone
  * takes a tenth of a second. */
 static inline bool size_has_quick_levels(const Problem *problem) { return size_of(problem) <= 2000; }

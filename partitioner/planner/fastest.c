@@ -1,5 +1,6 @@
 #include "partitioner/planner/fastest.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/integers.h"
@@ -9,6 +10,9 @@
 enum {
     MOST_VISITS = 400000,    /* partial allocations that an enumeration may look at */
     SIMULATED_PIECES = 4000, /* ns that a piece of work of a step counts: it is laid out in some forty orders */
+    LIKELY_VISITS = 400000,  /* partial allocations that a search for the likeliest looks at, about */
+    VISIT = 100,             /* ns that each of them counts */
+    LIKELY_SIMULATED = 100,  /* of the likeliest */
 };
 
 Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allocation *allocation)
@@ -27,13 +31,18 @@ Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allo
 /* Micro-batches of a step; at least the mean's, where steps differ. */
 static int64_t rounds_of(const Problem *p) { return (int64_t)p->rounds + 1; }
 
-/* A time that no order of the first stages beats, whatever follows after them. Half of a split backward can be put
- * off until everything is on its way back, where only the first stage's backward, which is never split, counts.
+/* Whether half of a backward can be put off. */
+static bool may_split(const Problem *p)
+{
+    return p->schedule == PLAN_AUTO || plan_schedule_traits(p->schedule).splits_backward;
+}
+
+/* A time that no order of the first stages beats, whatever follows after them. Half of a backward that `splits` can be
+ * put off until everything is on its way back, where only the first stage's backward, which is never split, counts.
  * *there: when the first micro-batch leaves the last of these stages. */
-static int64_t order_bound_of(const Problem *p, const Allocation *a, int64_t *there)
+static int64_t order_bound_of(const Problem *p, const Allocation *a, bool splits, int64_t *there)
 {
     int64_t bound = 0, back = 0, n = rounds_of(p);
-    bool splits = p->schedule == PLAN_AUTO || plan_schedule_traits(p->schedule).splits_backward;
     *there = 0;
     for (int k = 0; k < a->stage_count; k++) {
         int type = p->type_of[a->device[k]], start = allocation_start(a, k), end = a->end[k];
@@ -59,6 +68,7 @@ static void simulate(Fastest *f, const Problem *p, const Allocation *a)
 {
     Plan plan;
     plan_build_candidate(&plan, p, a);
+    f->simulated++;
     watch_count(p->watch, SIMULATED_PIECES, 2 * (int64_t)a->stage_count * p->microbatches);
     if (plan.simulated_step_ns < f->step_ns) {
         f->step_ns = plan.simulated_step_ns;
@@ -72,7 +82,7 @@ void fastest_offer(Fastest *f, const Allocation *a)
 {
     Problem p = *f->problem;
     int64_t there, before = -1;
-    if (order_bound_of(&p, a, &there) >= f->step_ns) return;
+    if (order_bound_of(&p, a, may_split(&p), &there) >= f->step_ns) return;
     int most = problem_in_flight(&p, a->stage_count), least = f->limits ? 1 : most;
     for (int flights = most; flights >= least; flights--) {
         if (flights < most) problem_limit_in_flight(&p, flights);
@@ -89,23 +99,26 @@ void fastest_offer(Fastest *f, const Allocation *a)
 typedef struct Enumeration {
     Fastest *fastest;
     Allocation part;
-    bool *used;       /* [device] */
-    int64_t *to_end;  /* [cut]: the work after it, each layer on the device that is quickest with it */
-    int free_devices; /* not used yet */
+    bool *used;      /* [device] */
+    int64_t *to_end; /* [cut]: the work after it, each layer on the device that is quickest with it */
+    double *speed;   /* [type]: how much of that work a device does in a time, at most */
+    double free;     /* the speeds of the devices that are not used yet, added up */
     int visits;
 } Enumeration;
 
 static bool is_late(const Fastest *f) { return f->deadline > 0 && watch_passed(f->problem->watch, f->deadline); }
 
-/* Whether no completion of the part can be faster than what was found. */
-static bool is_hopeless(Enumeration *e)
+/* A time that no completion of the part beats, where backwards are split or not. */
+static int64_t bound_of_part(const Enumeration *e, bool splits)
 {
     const Problem *p = e->fastest->problem;
-    int64_t there, bound = order_bound_of(p, &e->part, &there);
-    int left = e->free_devices + (e->fastest->keeper >= 0), end = e->part.end[e->part.stage_count - 1];
-    if (end < p->layer_count && left == 0) return true;
-    if (end < p->layer_count) bound = larger(bound, there + rounds_of(p) * e->to_end[end] / left);
-    return bound >= e->fastest->step_ns;
+    int64_t there, bound = order_bound_of(p, &e->part, splits, &there);
+    int keeper = e->fastest->keeper, end = e->part.end[e->part.stage_count - 1];
+    double left = e->free + (keeper >= 0 ? e->speed[p->type_of[keeper]] : 0), nothing = 1e-9;
+    if (end == p->layer_count) return bound;
+    if (left < nothing) return INT64_MAX;
+    double rest = (double)rounds_of(p) * (double)e->to_end[end] / left;
+    return larger(bound, there + (int64_t)fmin(rest * (1 - nothing), 1e18));
 }
 
 /* Of devices that are alike the first one that is not used; with a keeper, it is first and last. */
@@ -128,41 +141,149 @@ static void enumerate(Enumeration *e, int start)
         if (!may_have(e, stage, d)) continue;
         bool closes = d == keeper && stage > 0, was_used = e->used[d];
         e->used[d] = true;
-        e->free_devices -= !was_used;
+        if (!was_used) e->free -= e->speed[p->type_of[d]];
         e->part.device[stage] = d;
         for (int end = closes ? p->layer_count : start + 1; end <= p->layer_count && e->visits < MOST_VISITS; end++) {
             e->part.end[stage] = end;
             e->visits++;
             if (is_late(e->fastest)) e->visits = MOST_VISITS;
-            if (is_hopeless(e)) continue;
+            if (bound_of_part(e, may_split(p)) >= e->fastest->step_ns) continue;
             if (end < p->layer_count)
                 enumerate(e, end);
             else if (keeper < 0 || d == keeper)
                 fastest_offer(e->fastest, &e->part);
         }
         e->used[d] = was_used;
-        e->free_devices += !was_used;
+        if (!was_used) e->free += e->speed[p->type_of[d]];
     }
     e->part.stage_count--;
 }
 
-static bool enumerate_all(Fastest *f)
+static Enumeration enumeration_create(Fastest *f, Arena *arena)
 {
     const Problem *p = f->problem;
-    Arena arena = {0};
-    Enumeration e = {.fastest = f, .free_devices = p->device_count};
-    e.part = allocation_create(&arena, p);
-    e.used = arena_new_array(&arena, bool, (size_t)p->device_count);
-    e.to_end = arena_new_array(&arena, int64_t, (size_t)p->layer_count + 1);
+    Enumeration e = {.fastest = f, .part = allocation_create(arena, p)};
+    e.used = arena_new_array(arena, bool, (size_t)p->device_count);
+    e.to_end = arena_new_array(arena, int64_t, (size_t)p->layer_count + 1);
+    e.speed = arena_new_array(arena, double, (size_t)p->type_count);
     for (int l = p->layer_count - 1; l >= 0; l--) {
         int64_t least = INT64_MAX;
         for (int t = 0; t < p->type_count; t++)
             if (problem_work(p, t, l, l + 1) < least) least = problem_work(p, t, l, l + 1);
         e.to_end[l] = e.to_end[l + 1] + least;
+        for (int t = 0; t < p->type_count; t++) {
+            int64_t work = problem_work(p, t, l, l + 1);
+            e.speed[t] = fmax(e.speed[t], work > 0 ? (double)least / (double)work : 1);
+        }
     }
+    for (int d = 0; d < p->device_count; d++) e.free += e.speed[p->type_of[d]];
+    return e;
+}
+
+static bool enumerate_all(Fastest *f)
+{
+    Arena arena = {0};
+    Enumeration e = enumeration_create(f, &arena);
     enumerate(&e, 0);
     arena_free(&arena);
     return e.visits < MOST_VISITS;
+}
+
+/* ---- the likeliest of them ---- */
+
+/* Partial allocations up to a cut: those that look fastest, ascending. */
+typedef struct Likely {
+    int count;
+    int64_t *estimate;
+    Allocation *part;
+} Likely;
+
+static void keep(Likely *likely, int most, int64_t estimate, const Allocation *part)
+{
+    int at = likely->count;
+    if (at == most && estimate >= likely->estimate[most - 1]) return;
+    Allocation slot = likely->part[at < most ? likely->count++ : --at];
+    for (; at > 0 && likely->estimate[at - 1] > estimate; at--) {
+        likely->estimate[at] = likely->estimate[at - 1];
+        likely->part[at] = likely->part[at - 1];
+    }
+    allocation_copy(&slot, part);
+    likely->estimate[at] = estimate;
+    likely->part[at] = slot;
+}
+
+/* By one stage that follows the part; what has a bound of `limit` is hopeless. The estimate is the bound without split
+ * backwards: it is nearer to what orders reach. */
+static void extend(Enumeration *e, Likely *likely, int most, int64_t limit)
+{
+    const Problem *p = e->fastest->problem;
+    int stage = e->part.stage_count, keeper = e->fastest->keeper, start = stage > 0 ? e->part.end[stage - 1] : 0;
+    e->part.stage_count++;
+    for (int d = 0; d < p->device_count; d++) {
+        if (!may_have(e, stage, d)) continue;
+        bool closes = d == keeper && stage > 0;
+        double before = e->free;
+        e->part.device[stage] = d;
+        if (!e->used[d]) e->free -= e->speed[p->type_of[d]];
+        for (int end = closes ? p->layer_count : start + 1; end <= p->layer_count; end++) {
+            e->part.end[stage] = end;
+            e->visits++;
+            bool open = end == p->layer_count && keeper >= 0 && d != keeper;
+            if (open || !problem_stage_fits(p, p->type_of[d], start, end, 1)) continue;
+            if (bound_of_part(e, may_split(p)) < limit) keep(&likely[end], most, bound_of_part(e, false), &e->part);
+        }
+        e->free = before;
+    }
+    e->part.stage_count--;
+}
+
+/* A device and the devices of a region; -1: none. */
+typedef struct Without {
+    int device, region;
+} Without;
+
+static bool leaves_out(const Problem *p, Without without, int device)
+{
+    return device == without.device || p->type_region[p->type_of[device]] == without.region;
+}
+
+static void continue_part(Enumeration *e, Without without, const Allocation *part)
+{
+    const Problem *p = e->fastest->problem;
+    allocation_copy(&e->part, part);
+    for (int d = 0; d < p->device_count; d++) e->used[d] = leaves_out(p, without, d);
+    for (int k = 0; k < part->stage_count; k++) e->used[part->device[k]] = true;
+    e->free = 0;
+    for (int d = 0; d < p->device_count; d++) e->free += e->used[d] ? 0 : e->speed[p->type_of[d]];
+}
+
+/* From cut to cut, those that look fastest go on; simulates the ones that look fastest in the end. */
+static void offer_likely(Fastest *f, Without without, int64_t limit)
+{
+    enum { LEAST = 8 };
+    const Problem *p = f->problem;
+    Arena arena = {0};
+    Enumeration e = enumeration_create(f, &arena);
+    Allocation none = allocation_create(&arena, p);
+    int layers = p->layer_count, most = (int)(LIKELY_VISITS / (size_of(p) * layers / 2 + 1));
+    if (most < LEAST) most = LEAST;
+    Likely *likely = arena_new_array(&arena, Likely, (size_t)layers + 1);
+    for (int c = 0; c <= layers; c++) {
+        likely[c].estimate = arena_new_array(&arena, int64_t, (size_t)most);
+        likely[c].part = arena_new_array(&arena, Allocation, (size_t)most);
+        for (int i = 0; i < most; i++) likely[c].part[i] = allocation_create(&arena, p);
+    }
+    keep(&likely[0], most, 0, &none);
+    for (int c = 0; c < layers && !is_late(f); c++)
+        for (int i = 0; i < likely[c].count; i++) {
+            continue_part(&e, without, &likely[c].part[i]);
+            extend(&e, likely, most, limit);
+        }
+    watch_count(p->watch, VISIT, e.visits);
+    most = f->simulated + LIKELY_SIMULATED;
+    for (int i = 0; i < likely[layers].count && f->simulated < most && !is_late(f); i++)
+        fastest_offer(f, &likely[layers].part[i]);
+    arena_free(&arena);
 }
 
 /* ---- those near the fastest ---- */
@@ -281,8 +402,53 @@ static void climb(Fastest *f)
     arena_free(&arena);
 }
 
+/* ---- restricted questions ---- */
+
+static bool is_in_use(const Fastest *f, int type, int region)
+{
+    bool used = false;
+    for (int k = 0; k < f->allocation->stage_count; k++) {
+        int own = f->problem->type_of[f->allocation->device[k]];
+        used |= own == type || f->problem->type_region[own] == region;
+    }
+    return used;
+}
+
+/* The likeliest where these are left out, and those near the fastest of them. */
+static void search_without(Fastest *f, Without without)
+{
+    Arena arena = {0};
+    Allocation own = allocation_create(&arena, f->problem);
+    Fastest other = *f;
+    other.allocation = &own;
+    other.step_ns = INT64_MAX;
+    offer_likely(&other, without, f->step_ns);
+    if (other.step_ns < INT64_MAX) climb(&other);
+    if (other.step_ns < f->step_ns) {
+        allocation_copy(f->allocation, &own);
+        f->step_ns = other.step_ns;
+        f->in_flight_limit = other.in_flight_limit;
+    }
+    arena_free(&arena);
+}
+
+/* Climbing ends at different allocations from different starts: those of the questions that a user may restrict this
+ * one to. */
+static void search_restricted(Fastest *f)
+{
+    const Problem *p = f->problem;
+    search_without(f, (Without){-1, -1});
+    for (int t = 0; t < p->type_count; t++) /* devices that are alike: any of them */
+        if (p->first_device[t] != f->keeper && is_in_use(f, t, -1))
+            search_without(f, (Without){p->first_device[t], -1});
+    for (int r = 0; r < p->region_count && p->region_count > 1; r++)
+        if (is_in_use(f, -1, r)) search_without(f, (Without){-1, r});
+}
+
 void fastest_search(Fastest *f)
 {
     f->complete = size_is_tiny(f->problem) && enumerate_all(f);
-    if (!f->complete && f->step_ns < INT64_MAX) climb(f);
+    if (f->complete) return;
+    if (f->step_ns < INT64_MAX) climb(f);
+    if (size_has_few_devices(f->problem) && f->most_ns == INT64_MAX) search_restricted(f);
 }

@@ -19,13 +19,16 @@ typedef struct Fastest {
     Allocation *allocation; /* the fastest so far, the caller's */
     int64_t step_ns;        /* its simulated step; INT64_MAX: none was offered that fits */
     int in_flight_limit;    /* with which it fits, and is this fast */
+    int simulated;          /* allocations */
     bool complete;          /* every allocation that counts was looked at: none is faster */
 } Fastest;
 
 Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allocation *allocation);
 /* Takes a copy of the allocation if it fits and is faster than what was offered before. */
 void fastest_offer(Fastest *fastest, const Allocation *allocation);
-/* Looks at all allocations where there are few, else at those near the fastest so far, which there must be then. */
+/* Looks at all allocations where there are few, else at those near the fastest so far, which there must be then. With
+ * few devices also at those that look fastest, of all devices and where a device or a region is left out, and at those
+ * near these. */
 void fastest_search(Fastest *fastest);
 
 #endif

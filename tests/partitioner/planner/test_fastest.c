@@ -197,6 +197,31 @@ static void a_relaxed_question_has_no_slower_answer(void **state)
     assert_true(compared > 900 / STEP);
 }
 
+/* Of six to eight devices not all allocations can be looked at. A device less is at most a hundredth faster all the
+ * same: climbing from the optimum of the objective alone missed 1.1 to 8.8% here. */
+static void a_device_less_is_hardly_faster(void **state)
+{
+    static const int seeds[] = {2, 7, 11, 42};
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        Costs costs;
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_LINKS | (seeds[i] & 1 ? WITH_UPDATE : 0), (uint64_t)seeds[i] + 640000, 12, 8);
+        costs.microbatches += 6;
+        assert_in_range(costs.device_count, 6, 8);
+        Answer all = ask(&costs, request);
+        request.without_count = 1;
+        for (int d = 0; d < costs.device_count; d++) {
+            request.without = &costs.devices[d].name;
+            Answer fewer = ask(&costs, request);
+            if (all.simulated - fewer.simulated > fewer.simulated / 100)
+                fail_msg("seed %d: %lld ns, and %lld without %s", seeds[i], (long long)all.simulated,
+                         (long long)fewer.simulated, costs.devices[d].name);
+        }
+        costs_free(&costs);
+    }
+}
+
 /* ---- --microbatches auto ---- */
 
 /* It says that nothing was found for twice as many only where nothing fits. */
@@ -272,10 +297,9 @@ static void a_forged_optimum_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(twice_as_many_do_not_fit),
-        cmocka_unit_test(a_forged_optimum_is_refused),
-        cmocka_unit_test(no_optimum_is_faster),
-        cmocka_unit_test(a_relaxed_question_has_no_slower_answer),
+        cmocka_unit_test(twice_as_many_do_not_fit),       cmocka_unit_test(a_forged_optimum_is_refused),
+        cmocka_unit_test(no_optimum_is_faster),           cmocka_unit_test(a_relaxed_question_has_no_slower_answer),
+        cmocka_unit_test(a_device_less_is_hardly_faster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
