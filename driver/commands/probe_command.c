@@ -32,7 +32,8 @@ typedef struct Probe {
     size_t values_bytes;   /* of the model in its present form */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
-    double spread; /* of the passes over a form that differ most, as a share of their mean */
+    double layer_s; /* after so long no further pass over a layer of an OpenCL device begins */
+    double spread;  /* of the passes over a form that differ most, as a share of their mean */
 } Probe;
 
 static size_t values_bytes(const Graph *graph)
@@ -43,6 +44,28 @@ static size_t values_bytes(const Graph *graph)
         bytes += (size_t)dtype_bytes(value->dtype, shape_elements(&value->shape));
     }
     return bytes;
+}
+
+static void note_spread(Probe *probe, const MeasurePasses *made)
+{
+    if (measure_passes_spread(made) > probe->spread) probe->spread = measure_passes_spread(made);
+}
+
+/* All passes over a layer use what the driver has compiled once, which takes it long. */
+static bool measure_opencl_layer(Probe *probe, MachineProfile *machine, Execution *execution, Diagnostics *diagnostics)
+{
+    MeasurePasses made = {0};
+    double begun = monotonic_seconds();
+    do {
+        MachineProfile pass = {.threads = machine->threads};
+        if (!measure_stage(&pass, &probe->profile.arena, execution, probe->values_bytes, (MeasureCompany){0},
+                           diagnostics))
+            return false;
+        measure_passes_add(&made, &probe->profile.arena, &pass);
+    } while (!measure_passes_are_enough(&made) && monotonic_seconds() - begun < probe->layer_s);
+    note_spread(probe, &made);
+    machine_profile_merge(machine, &probe->profile.arena, &made.mean);
+    return true;
 }
 
 /* Times the kernels of a layer, built as a stage of its own. */
@@ -61,7 +84,10 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
         ok = execution_open(&executions[opened], &program.program, threads, local_program_interpret, diagnostics);
         if (ok) program_make_up_inputs(&executions[opened]);
     }
-    ok = ok && measure_stage(machine, &probe->profile.arena, executions, probe->values_bytes, company, diagnostics);
+    if (ok && probe->opencl)
+        ok = measure_opencl_layer(probe, machine, executions, diagnostics);
+    else if (ok)
+        ok = measure_stage(machine, &probe->profile.arena, executions, probe->values_bytes, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
     free(executions);
     local_program_free(&program);
@@ -78,8 +104,12 @@ static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfi
         StageCode code;
         stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
         code.stage.slot_count = 1;
-        ok = stage_is_measured(known, &code.stage) || stage_is_measured(pass, &code.stage) ||
-             measure_layer(probe, pass, &code, diagnostics);
+        if (!stage_is_measured(known, &code.stage) && !stage_is_measured(pass, &code.stage)) {
+            if (probe->opencl)
+                text_print(stderr, "Device %s: layer %d of %d, whose kernels its driver compiles first\n",
+                           probe->opencl->name, layer + 1, graph->layer_count);
+            ok = measure_layer(probe, pass, &code, diagnostics);
+        }
         stage_free(&code);
     }
     stage_index_free(index);
@@ -94,13 +124,14 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     MeasurePasses made = {0};
     probe->values_bytes = values_bytes(&probe->planned.model.graph);
     double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
+    probe->layer_s = share_s / probe->planned.model.graph.layer_count;
     do {
         MachineProfile pass = {.threads = machine->threads};
         if (!measure_pass(probe, machine, &pass, diagnostics)) return false;
         measure_passes_add(&made, &probe->profile.arena, &pass);
-    } while (!measure_passes_are_enough(&made) &&
+    } while (!probe->opencl && !measure_passes_are_enough(&made) &&
              monotonic_seconds() - begun < fmin(share_s, most_times * made.mean_total));
-    if (measure_passes_spread(&made) > probe->spread) probe->spread = measure_passes_spread(&made);
+    note_spread(probe, &made);
     machine_profile_merge(machine, &probe->profile.arena, &made.mean);
     return true;
 }

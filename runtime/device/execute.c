@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/device/cpu.h"
 #include "runtime/device/opencl.h"
@@ -191,7 +192,8 @@ void execution_sum_uses(const Execution *execution, uint32_t stage)
     }
 }
 
-/* Runs the squares of a tensor, or of each the first part alone; no call of theirs can fail. */
+/* Runs the squares of a tensor, or of each the first part alone. Only a device that is lost fails: nobody could go
+ * on. */
 static void run_squares(const Execution *execution, uint32_t stage, int tensor, bool spot)
 {
     DeviceWork work = {.execution = execution,
@@ -200,8 +202,10 @@ static void run_squares(const Execution *execution, uint32_t stage, int tensor, 
                        .lines = execution->stages[stage].slot_lines[0],
                        .first_operand = tensor,
                        .spot = spot};
-    Diagnostics none = {0};
-    if (!run_work(&work, &none)) bug("stage %u: no squares", stage);
+    Diagnostics said = {0};
+    if (run_work(&work, &said)) return;
+    diagnostics_print(&said, stderr);
+    _exit(EXIT_RUN_FAILED);
 }
 
 /* The sums of squares of a parameter's parts. */

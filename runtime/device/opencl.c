@@ -19,6 +19,7 @@ typedef struct StageBuffers {
 
 typedef struct OpenCl {
     const OpenClApi *api;
+    const char *owner; /* the device of the cluster */
     OpenClDevice device;
     ClContextId context;
     ClQueueId queue, copies; /* of kernels; of copies that they do not wait for */
@@ -37,8 +38,18 @@ typedef struct OpenCl {
 static bool failed(const OpenCl *cl, int32_t code, const char *what, Diagnostics *diagnostics)
 {
     char text[40];
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "OpenCL device '%s': %s: %s",
-                             cl->device.name, what, opencl_error_name(code, text));
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = cl->owner}, NULL,
+                             "OpenCL device '%s': %s: %s", cl->device.name, what, opencl_error_name(code, text));
+}
+
+/* While the host waits for what only the device has: nobody could go on. */
+static void check_transfer(const OpenCl *cl, int32_t code)
+{
+    if (code == CL_SUCCESS) return;
+    Diagnostics said = {0};
+    failed(cl, code, "its memory cannot be reached", &said);
+    diagnostics_print(&said, stderr);
+    _exit(EXIT_RUN_FAILED);
 }
 
 /* Zeroed. Without memory where `size` is 0, which kernels do not access then. */
@@ -176,6 +187,7 @@ static bool open_device(Execution *execution, Diagnostics *diagnostics)
     int32_t code;
     execution->device = cl;
     cl->most_blocks = program->device_blocks ? program->device_blocks : 1;
+    cl->owner = program->device_name;
     cl->api = opencl_api(diagnostics);
     if (!cl->api || !choose(cl, program, diagnostics)) return false;
     execution->memory_bytes = cl->device.memory_bytes;
@@ -202,16 +214,6 @@ static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
     diagnostics_append(diagnostics, &said);
     diagnostics_free(&said);
     return ok;
-}
-
-/* A device that is lost while the host waits for its memory: nobody could go on. */
-static void check_transfer(const OpenCl *cl, int32_t code)
-{
-    char text[40];
-    if (code == CL_SUCCESS) return;
-    text_print(stderr, "skycc: error: OpenCL device '%s': its memory cannot be reached: %s\n", cl->device.name,
-               opencl_error_name(code, text));
-    _exit(EXIT_RUN_FAILED);
 }
 
 static bool opencl_fetched(const Execution *execution, bool wait)

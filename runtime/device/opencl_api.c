@@ -105,6 +105,8 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
     if (!api) return NULL;
     ClPlatformId platforms[MOST_PLATFORMS];
     uint32_t platform_count = 0;
+    char text[40];
+    Buffer without = {0}; /* what platforms say that have no device */
     if (api->GetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count) != CL_SUCCESS) platform_count = 0;
     OpenClDevice *devices = arena_new_array(arena, OpenClDevice, OPENCL_MOST_DEVICES);
     for (uint32_t p = 0; p < platform_count && p < MOST_PLATFORMS; p++) {
@@ -113,16 +115,24 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
         char name[128] = "";
         api->GetPlatformInfo(platforms[p], CL_PLATFORM_NAME, sizeof name, name, NULL);
         name[sizeof name - 1] = 0;
-        if (api->GetDeviceIDs(platforms[p], 0xffffffff, OPENCL_MOST_DEVICES, ids, &found) != CL_SUCCESS) continue;
+        int32_t code = api->GetDeviceIDs(platforms[p], 0xffffffff, OPENCL_MOST_DEVICES, ids, &found);
+        buffer_print(&without, "%s'%s': %s", p ? ", " : ": ", name, opencl_error_name(code, text));
+        if (code != CL_SUCCESS) continue;
         for (uint32_t d = 0; d < found && *count < OPENCL_MOST_DEVICES; d++)
             devices[(*count)++] = describe(api, ids[d], name);
     }
-    if (*count) return devices;
-    diagnostics_error(
-        diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-        "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
-        platform_count ? "no OpenCL platform of this host has a device" : "there is no OpenCL platform on this host");
-    return NULL;
+    if (!*count && !platform_count)
+        diagnostics_error(
+            diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+            "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
+            "there is no OpenCL platform on this host");
+    else if (!*count)
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                          "look whether you may use the device (groups render and video), and whether its driver can "
+                          "write into its cache folder (PoCL: POCL_CACHE_DIR or ~/.cache/pocl)",
+                          "no OpenCL platform of this host has a device%s", buffer_text(&without));
+    buffer_free(&without);
+    return *count ? devices : NULL;
 }
 
 const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const char *platform, const char *device,

@@ -99,27 +99,42 @@ static void quote_log(const Build *build, ClProgramId built, Diagnostics *diagno
     free(log);
 }
 
-/* Says which kernel it is: the first that does not compile by itself. */
+/* The program's first `bytes` bytes and what follows of one kernel; NULL if they compile. */
+static ClProgramId try_alone(const Build *build, const SkyDeviceKernel *kernel, int32_t *code)
+{
+    const SkyProgram *program = build->program;
+    const char *parts[2] = {program->opencl_source, program->opencl_source + (kernel ? kernel->begin : 0)};
+    size_t all = strlen(program->opencl_source);
+    size_t sizes[2] = {program->device_kernel_count ? program->device_kernels->begin : all, kernel ? kernel->bytes : 0};
+    ClProgramId built = from_source(build, parts, sizes, kernel ? 2 : 1, code);
+    if (*code != CL_SUCCESS || !built) return built;
+    build->api->ReleaseProgram(built);
+    return NULL;
+}
+
+/* Says which kernel it is: the first that does not compile by itself; or that nothing does. */
 static void build_failed(const Build *build, ClProgramId all, int32_t code, Diagnostics *diagnostics)
 {
     const SkyProgram *program = build->program;
-    const SkyDeviceKernel *kernels = program->device_kernels;
+    const char *what = "even a program without kernels does", *label = "";
+    const char *hint = "look whether the driver can write into its cache folder (PoCL: POCL_CACHE_DIR or "
+                       "~/.cache/pocl), and whether the disk is full";
     char text[40];
-    ClProgramId culprit = NULL;
-    uint32_t k = 0;
-    for (; k < program->device_kernel_count && !culprit; k++) {
-        const char *parts[2] = {program->opencl_source, program->opencl_source + kernels[k].begin};
-        int32_t alone;
-        ClProgramId built = from_source(build, parts, (size_t[]){kernels->begin, kernels[k].bytes}, 2, &alone);
-        if (alone != CL_SUCCESS)
-            culprit = built;
-        else
-            build->api->ReleaseProgram(built);
+    int32_t alone;
+    ClProgramId culprit = try_alone(build, NULL, &alone);
+    if (alone == CL_SUCCESS) {
+        what = "the kernels do";
+        hint = "update the driver, or use another device";
     }
-    diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE, "update the driver, or use another device",
+    for (uint32_t k = 0; k < program->device_kernel_count && alone == CL_SUCCESS; k++) {
+        culprit = try_alone(build, &program->device_kernels[k], &alone);
+        if (alone == CL_SUCCESS) continue;
+        what = "' does";
+        label = program->device_kernels[k].label;
+    }
+    diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE, hint,
                       "OpenCL device '%s', driver %s: %s%s%s not compile: %s", build->device->name,
-                      build->device->driver, culprit ? "kernel '" : "the kernels", culprit ? kernels[k - 1].label : "",
-                      culprit ? "' does" : " do", opencl_error_name(code, text));
+                      build->device->driver, *label ? "kernel '" : "", label, what, opencl_error_name(code, text));
     quote_log(build, culprit ? culprit : all, diagnostics);
     if (culprit) build->api->ReleaseProgram(culprit);
 }

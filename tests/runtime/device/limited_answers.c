@@ -1,15 +1,24 @@
 /* The functions of limited_opencl.c that do not just hand on. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/device/opencl_api.h"
 
+enum { CL_DEVICE_NOT_AVAILABLE = -2 };
+
 #define REAL(name) ((__typeof__(((OpenClApi *)0)->name))real_##name)
 extern void *real_GetKernelWorkGroupInfo, *real_GetDeviceInfo, *real_GetDeviceIDs, *real_CreateBuffer,
     *real_CreateProgramWithSource, *real_EnqueueReadBuffer, *real_EnqueueNDRangeKernel, *real_Finish;
 
 static uint64_t limit(const char *name) { return getenv(name) ? strtoull(getenv(name), NULL, 10) : 0; }
+
+static bool is_lost(void)
+{
+    static uint64_t calls;
+    return getenv("LIMITED_LOST") && ++calls > limit("LIMITED_LOST");
+}
 
 int32_t clGetDeviceInfo(ClDeviceId id, uint32_t what, size_t size, void *value, size_t *used);
 int32_t clGetDeviceInfo(ClDeviceId id, uint32_t what, size_t size, void *value, size_t *used)
@@ -74,6 +83,7 @@ int32_t clEnqueueReadBuffer(ClQueueId queue, ClBufferId buffer, uint32_t waits, 
 int32_t clEnqueueReadBuffer(ClQueueId queue, ClBufferId buffer, uint32_t waits, size_t offset, size_t size, void *to,
                             uint32_t count, const ClEventId *after, ClEventId *event)
 {
+    if (is_lost()) return CL_DEVICE_NOT_AVAILABLE;
     if (!waits) copies = queue;
     return REAL(EnqueueReadBuffer)(queue, buffer, waits, offset, size, to, count, after, event);
 }
@@ -81,6 +91,7 @@ int32_t clEnqueueReadBuffer(ClQueueId queue, ClBufferId buffer, uint32_t waits, 
 int32_t clFinish(ClQueueId queue);
 int32_t clFinish(ClQueueId queue)
 {
+    if (is_lost()) return CL_DEVICE_NOT_AVAILABLE;
     if (queue == copies) copies = NULL;
     return REAL(Finish)(queue);
 }
@@ -92,6 +103,7 @@ int32_t clEnqueueNDRangeKernel(ClQueueId queue, ClKernelId kernel, uint32_t dime
                                const size_t *items, const size_t *group, uint32_t count, const ClEventId *after,
                                ClEventId *event)
 {
+    if (is_lost()) return CL_DEVICE_NOT_AVAILABLE;
     if (copies && copies != queue && getenv("LIMITED_COPIES")) {
         if (!overlapped++) atexit(say_copies);
         copies = NULL;

@@ -7,6 +7,7 @@
  *   LIMITED_DOUBLES=none           no float64
  *   LIMITED_SOURCE=TEXT            source with this text does not compile
  *   LIMITED_TWICE=1                every device is there twice
+ *   LIMITED_LOST=N                 it is lost after so many kernels, waits and copies to the host
  *   LIMITED_COPIES=FILE            as it is; how often kernels did not wait for a copy to the host is written there */
 #include <dlfcn.h>
 #include <stdlib.h>
