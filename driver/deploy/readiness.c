@@ -132,7 +132,8 @@ static void judge_processor(Judgement *judgement, char cell[static CELL])
         state = "no emulator";
     }
     if (*survey->lacks) {
-        complain(judgement, "install libmpich12 libjansson4 libgomp1 libzmq5 (Debian's names)",
+        complain(judgement,
+                 "install libmpich12 libjansson4 libgomp1 libzmq5, and ocl-icd-libopencl1 for OpenCL (Debian's names)",
                  "shared libraries are missing: %s", survey->lacks);
         state = "lacks libraries";
     }

@@ -3,6 +3,7 @@
 
     test_deploy.py SKYCC TESTS_DATA
 """
+import ctypes
 import hashlib
 import json
 import os
@@ -223,6 +224,28 @@ def lacks(bench):
     require(os.path.exists(f"{bench.folder}/alone/stage-00"), "one host waits for another")
 
 
+def opencl(bench):
+    """A program for an OpenCL device needs the loader, which it opens itself; others do not."""
+    write(f"{bench.folder}/opencl.yaml",
+          "devices:\n  - {name: a, host: one, target: opencl}\n  - {name: b, host: two}\n")
+    bench.skycc("compile", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "-d", "opencl.yaml", "--allocate", "even",
+                "--dim", "batch=2", "--dim", "seq=6", "--microbatches", "1", "-q", "-o", "with-opencl", code=0)
+    local = write(f"{bench.folder}/local", '#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\nexec sh -c "$1"\n', 0o755)
+    given = {"run": f"{bench.folder}/with-opencl", "ssh": local}
+    bench.deploy("--to", f"{bench.folder}/opencl", **given)
+    os.mkdir(f"{bench.folder}/broken")
+    write(f"{bench.folder}/broken/libOpenCL.so.1", "")
+    said = bench.deploy("--to", f"{bench.folder}/opencl", "--check", code=6, says=[
+        "one: shared libraries are missing: libOpenCL.so.1\n"
+    ], env={**os.environ, "LD_LIBRARY_PATH": f"{bench.folder}/broken"}, **given)
+    require(re.search(r"(?m)^one .*lacks libraries", said) and re.search(r"(?m)^two .* ok ", said), said)
+    try:
+        ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        return
+    bench.deploy("--to", f"{bench.folder}/opencl", "--check", **given)
+
+
 def silence(bench):
     """A host that does not answer costs its time-out once and is named: whether it refuses, or its shell hangs."""
     gone = write(f"{bench.folder}/gone", f"""#!/bin/sh
@@ -405,7 +428,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as folder:
     try:
         bench = Bench(folder, server)
         compile_run(bench)
-        for case in (copies, damages, ways, cuts, hostile, lacks, silence, collected, here, refusals):
+        for case in (copies, damages, ways, cuts, hostile, lacks, opencl, silence, collected, here, refusals):
             case(bench)
             print(f"{case.__name__} ok", flush=True)
         require(not any("oops" in files for _, _, files in os.walk(folder)), "a name was taken for a command")
