@@ -14,3 +14,15 @@ int cluster_find_device(const Cluster *cluster, const char *name)
         if (strcmp(cluster->devices[i].name, name) == 0) return i;
     return -1;
 }
+
+int cluster_memory_sharers(const Cluster *cluster, const ClusterDevice *device)
+{
+    int count = 0;
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *other = &cluster->devices[d];
+        count += other->memory_bytes == CLUSTER_MEMORY_OF_DEVICE && strcmp(other->host, device->host) == 0 &&
+                 strcmp(other->opencl_platform, device->opencl_platform) == 0 &&
+                 strcmp(other->opencl_device, device->opencl_device) == 0;
+    }
+    return count;
+}

@@ -244,6 +244,7 @@ static bool set_devices(Costs *costs, const Cluster *cluster, const Profile *pro
         const ClusterDevice *device = &cluster->devices[d];
         int64_t process = process_bytes + device->threads * process_thread_bytes, memory;
         if (!find_memory(device, profile, &memory, diagnostics)) return false;
+        if (device->memory_bytes == CLUSTER_MEMORY_OF_DEVICE) memory /= cluster_memory_sharers(cluster, device);
         costs->devices[d] = (DeviceCost){.name = arena_string(&costs->arena, device->name),
                                          .slowdown = device->slowdown,
                                          .memory_bytes = stages_limit(device, memory, process),

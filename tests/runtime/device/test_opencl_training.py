@@ -181,7 +181,8 @@ def check_probe(folder):
     kind = ", target: opencl, memory: auto"
     with open(f"{folder.folder}/cluster.yaml", "w") as file:
         file.write(devices(2, kind))
-    folder.run(folder.skycc, "probe", "seqcls.onnx", "-d", "cluster.yaml", *FIXED[:4], "-o", "profile.json")
+    said = folder.run(folder.skycc, "probe", "seqcls.onnx", "-d", "cluster.yaml", *FIXED[:4], "-o", "profile.json")
+    assert said.count("Device d0: layer 1 of 5") == 1, said
     with open(f"{folder.folder}/profile.json") as file:
         measured = json.load(file)["devices"][0]
     assert measured["device"] == "d0" and measured["kernels"] and measured["copy_in_Bps"] > 0, measured
@@ -224,6 +225,13 @@ def check_limits(folder, opencl):
         assert expected in said and ("LIMITED_SOURCE" in limit) == ("this driver cannot do that" in said), (limit, said)
         left = sorted(os.listdir(f"{folder.folder}/{opencl}"))
         assert left == files, (limit, left)
+    with open(f"{folder.folder}/shared.yaml", "w") as file:
+        file.write("devices: [{name: a, target: opencl, memory: auto, count: 2}, {name: b, target: opencl}]\n")
+    folder.run(folder.skycc, "compile", "seqcls.onnx", "-d", "shared.yaml", *FIXED, "--emit", "costs", "-o", "costs",
+               LIMITED_MEMORY="2000000", **folder.limited)
+    with open(f"{folder.folder}/costs") as file:
+        shared = [device["memory_bytes"] for device in json.load(file)["devices"][:2]]
+    assert shared == [1000000, 1000000], shared
     folder.compile("several", 1, ", target: opencl, opencl: {device: '*?'}", "seqcls", FIXED)
     said = folder.train("several", "seqcls", "--steps", "1", fails=6, LIMITED_TWICE="1", **folder.limited)
     assert "several OpenCL devices of this host match" in said and "(device: 1)" in said, said
