@@ -19,6 +19,18 @@ static float float_of(uint32_t bits)
     return number;
 }
 
+float codec_largest(const float *row, int64_t columns)
+{
+    int32_t largest = 0; /* the bits of a size, which are as large as it is */
+    for (int64_t i = 0; i < columns; i++) {
+        int32_t bits;
+        memcpy(&bits, &row[i], sizeof bits);
+        bits &= INT32_MAX;
+        largest = bits > largest ? bits : largest;
+    }
+    return float_of((uint32_t)largest);
+}
+
 static uint32_t drawn(CodecRounding rounding, int64_t channel)
 {
     return random_element(rounding.key, rounding.first + (uint64_t)channel);
@@ -86,6 +98,14 @@ static uint64_t read_codes(const uint8_t *words, int bits)
     return transpose_bits(codes);
 }
 
+void codec_put_zero_tile(Codec codec, uint8_t *bytes)
+{
+    size_t ones = (size_t)codec_bits(codec) - 1;
+    memset(bytes, 0, 2);
+    memset(bytes + 2, 0xff, 8 * ones);
+    memset(bytes + 2 + 8 * ones, 0, 8);
+}
+
 /* The bits of the bf16 that scales a tile whose largest |x'| has these. */
 static uint32_t scale_of(uint32_t largest)
 {
@@ -97,6 +117,10 @@ static void encode_tile(Codec codec, float tile[CODEC_TILE], CodecRounding round
 {
     int levels = codec_levels(codec), bits = codec_bits(codec);
     uint32_t largest = 0;
+    if (codec_largest(tile, CODEC_TILE) == 0) {
+        codec_put_zero_tile(codec, bytes);
+        return;
+    }
     rotate(tile);
     for (int i = 0; i < CODEC_TILE; i++) {
         tile[i] *= 0.125f;
@@ -159,19 +183,24 @@ void codec_decode_row(Codec codec, const uint8_t *bytes, int64_t columns, float 
     for (int64_t first = 0; first < columns; first += CODEC_TILE) {
         float tile[CODEC_TILE];
         int64_t count = columns - first < CODEC_TILE ? columns - first : CODEC_TILE;
-        decode_tile(codec, bytes, tile);
+        if (codec_is_zero_tile(bytes))
+            memset(tile, 0, sizeof tile);
+        else
+            decode_tile(codec, bytes, tile);
         memcpy(row + first, tile, (size_t)count * sizeof *tile);
         bytes += codec_row_bytes(codec, CODEC_TILE);
     }
 }
 
-void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, uint8_t *bytes)
+void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, float least, uint8_t *bytes)
 {
     for (int64_t first = 0; first < columns; first += CODEC_TILE) {
-        float wanted[CODEC_TILE];
+        float wanted[CODEC_TILE], coded[CODEC_TILE] = {0};
         int64_t count = columns - first < CODEC_TILE ? columns - first : CODEC_TILE;
         for (int64_t i = 0; i < count; i++) wanted[i] = values[first + i] + residual[first + i];
-        codec_encode_row(codec, wanted, count, (CodecRounding){0}, bytes);
+        if (!codec_bits(codec) || !(codec_largest(wanted, count) <= least))
+            memcpy(coded, wanted, (size_t)count * sizeof *wanted);
+        codec_encode_row(codec, coded, count, (CodecRounding){0}, bytes);
         codec_decode_row(codec, bytes, count, values + first);
         for (int64_t i = 0; i < count; i++) {
             float lost = wanted[i] - values[first + i];

@@ -38,8 +38,16 @@ typedef struct CodecRounding {
 void codec_encode_row(Codec codec, const float *row, int64_t columns, CodecRounding rounding, uint8_t *bytes);
 void codec_decode_row(Codec codec, const uint8_t *bytes, int64_t columns, float *row);
 
+/* A tile of zeros, as it is coded: only such a tile has the scale 0. `bytes` are those of one tile. */
+void codec_put_zero_tile(Codec codec, uint8_t *bytes);
+static inline bool codec_is_zero_tile(const uint8_t *bytes) { return !bytes[0] && !bytes[1]; }
+
+/* The largest size of a channel; a NaN is larger than all numbers. */
+float codec_largest(const float *row, int64_t columns);
+
 /* Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", 2014): codes values + residual, rounded to the
- * nearest; `values` become what they decode to, `residual` what was lost, which is 0 where it is not finite. */
-void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, uint8_t *bytes);
+ * nearest; `values` become what they decode to, `residual` what was lost, which is 0 where it is not finite. Of q8 to
+ * q3, tiles without a channel larger than `least` are coded as zero. */
+void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, float least, uint8_t *bytes);
 
 #endif

@@ -8,23 +8,20 @@
 #include "base/hash.h"
 #include "federation/messages.h"
 
-bool coded_model_make(Codec codec, const float *old, float *values, float *remainder, size_t count, Buffer *bytes)
+bool coded_model_make(RowRule rule, const float *old, float *values, float *remainder, size_t count, Buffer *bytes)
 {
     float *change = memory_allocate(count * sizeof *change);
     bool finite = true;
     for (size_t i = 0; i < count; i++) change[i] = (float)((double)values[i] + (double)remainder[i] - (double)old[i]);
-    if (codec != CODEC_NONE) {
-        size_t size = (size_t)codec_row_bytes(codec, (int64_t)count);
-        uint8_t *row = memory_allocate(size);
-        codec_encode_row(codec, change, (int64_t)count, (CodecRounding){0}, row);
-        codec_decode_row(codec, row, (int64_t)count, change);
-        buffer_append(bytes, row, size);
-        free(row);
+    if (rule.codec != CODEC_NONE) {
+        float *left = memory_allocate(count * sizeof *left); /* of no use: the remainder is that of the values */
+        coded_row_make(rule, change, left, count, bytes);
+        free(left);
     }
     for (size_t i = 0; i < count; i++) {
         double wanted = (double)values[i] + (double)remainder[i];
-        values[i] = codec == CODEC_NONE ? (float)wanted : old[i] + change[i];
-        remainder[i] = codec == CODEC_NONE ? 0 : (float)(wanted - (double)values[i]);
+        values[i] = rule.codec == CODEC_NONE ? (float)wanted : old[i] + change[i];
+        remainder[i] = rule.codec == CODEC_NONE ? 0 : (float)(wanted - (double)values[i]);
         finite &= isfinite(values[i]) && isfinite(remainder[i]);
     }
     free(change);
@@ -33,7 +30,7 @@ bool coded_model_make(Codec codec, const float *old, float *values, float *remai
 
 static Hash read_hash(const unsigned char *bytes) { return (Hash){get_u64(bytes), get_u64(bytes + 8)}; }
 
-bool coded_model_put(Codec codec, const float *values, size_t all, const Buffer *bytes, uint64_t first, uint64_t count,
+bool coded_model_put(RowRule rule, const float *values, size_t all, const Buffer *bytes, uint64_t first, uint64_t count,
                      Buffer *message)
 {
     unsigned char head[CODED_MODEL_HEAD];
@@ -43,18 +40,19 @@ bool coded_model_put(Codec codec, const float *values, size_t all, const Buffer 
     put_u64(head, hash.high);
     put_u64(head + 8, hash.low);
     buffer_append(message, head, sizeof head);
-    buffer_append(message, bytes->bytes + codec_row_bytes(codec, (int64_t)first),
-                  (size_t)codec_row_bytes(codec, (int64_t)count));
+    coded_row_put(rule, bytes->bytes + codec_row_bytes(rule.codec, (int64_t)first), count, message);
     return true;
 }
 
-ChangeState coded_model_take(Codec codec, const float *old, float *values, size_t count, const unsigned char *message,
+ChangeState coded_model_take(RowRule rule, const float *old, float *values, size_t count, const unsigned char *message,
                              size_t size)
 {
-    if (size != CODED_MODEL_HEAD + (size_t)codec_row_bytes(codec, (int64_t)count)) return CHANGE_INVALID;
+    Buffer row = {0};
+    bool finite = size >= CODED_MODEL_HEAD &&
+                  coded_row_take(rule, message + CODED_MODEL_HEAD, size - CODED_MODEL_HEAD, count, &row);
     float *change = memory_allocate(count * sizeof *change);
-    bool finite = true;
-    codec_decode_row(codec, message + CODED_MODEL_HEAD, (int64_t)count, change);
+    if (finite) codec_decode_row(rule.codec, (const uint8_t *)row.bytes, (int64_t)count, change);
+    buffer_free(&row);
     for (size_t i = 0; i < count; i++) {
         values[i] = old[i] + change[i];
         finite &= isfinite(values[i]);

@@ -1,9 +1,6 @@
 #include "federation/coded_update.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-#include "base/arena.h"
 #include "base/codec_rows.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/aggregate/sum_messages.h"
@@ -15,15 +12,11 @@ size_t coded_update_bytes(Codec codec, size_t count)
     return WEIGHT_BYTES + (size_t)codec_row_bytes(codec, (int64_t)count);
 }
 
-bool coded_update_make(Codec codec, float *values, float *left, size_t count, Buffer *bytes)
+bool coded_update_make(RowRule rule, float *values, float *left, size_t count, Buffer *bytes)
 {
-    size_t size = (size_t)codec_row_bytes(codec, (int64_t)count);
-    uint8_t *row = memory_allocate(size);
     bool finite = true;
-    codec_feed_back(codec, values, left, (int64_t)count, row);
+    coded_row_make(rule, values, left, count, bytes);
     for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]); /* NaN where what is coded is not finite */
-    buffer_append(bytes, row, size);
-    free(row);
     return finite;
 }
 

@@ -2,12 +2,12 @@
  * "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019). Whatever
  * the codec, all updates that were sent and what is left come to the sum of the true ones, but for float32's rounding.
  *
- * On the wire: the weight's words (aggregate/fixed_point.h), little-endian, then the bytes of one row of values. */
+ * As a message: the weight's words (aggregate/fixed_point.h), little-endian, then the bytes of one row of values; on
+ * the wire, the row is as coded_row.h has it. */
 #ifndef FEDERATION_CODED_UPDATE_H
 #define FEDERATION_CODED_UPDATE_H
 
-#include "base/buffer.h"
-#include "base/codec.h"
+#include "federation/coded_row.h"
 
 /* The size for `count` values: a piece of an update (update_pieces.h). */
 size_t coded_update_bytes(Codec codec, size_t count);
@@ -15,7 +15,7 @@ size_t coded_update_bytes(Codec codec, size_t count);
 /* Codes values + left, rounded to the nearest. `values` becomes what that is at the other end, `left` what is missing
  * of it. Appends the row's bytes. False: the sum is not finite, or too large for the codec; nothing is left to be used.
  * */
-bool coded_update_make(Codec codec, float *values, float *left, size_t count, Buffer *bytes);
+bool coded_update_make(RowRule rule, float *values, float *left, size_t count, Buffer *bytes);
 
 /* What the message of such a size has as its weight; -1: not a weight. */
 int64_t coded_update_weight(const unsigned char *message);

@@ -191,7 +191,7 @@ static bool move_piece(Coordinator *coordinator, size_t first, const float *mean
     float *old = memory_allocate(count * sizeof *old);
     memcpy(old, model->values + first, count * sizeof *old);
     bool finite = global_model_move(model, &federation->outer, first, mean, count, share);
-    finite &= coded_model_make(federation->model_codec, old, model->values + first, model->remainder + first, count,
+    finite &= coded_model_make(row_rule_down(federation), old, model->values + first, model->remainder + first, count,
                                &coordinator->change);
     free(old);
     return finite;
@@ -559,7 +559,7 @@ static void give_change(Coordinator *coordinator, int site, const Request *reque
     uint64_t first = request->size == 16 ? get_u64(request->payload) - part.first : UINT64_MAX;
     uint64_t count = request->size == 16 ? get_u64(request->payload + 8) : 0;
     if (known &&
-        (count > MODEL_PIECE || !coded_model_put(federation->model_codec, model->values + part.first,
+        (count > MODEL_PIECE || !coded_model_put(row_rule_down(federation), model->values + part.first,
                                                  part.end - part.first, &coordinator->change, first, count, &told)))
         refuse_request(coordinator, site, "asked for elements that did not meet", reply);
     else

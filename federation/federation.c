@@ -96,6 +96,10 @@ static void print_rules(const Federation *federation, Buffer *text)
     if (federation->codec != CODEC_NONE) buffer_print(text, "codec: %s\n", codec_name(federation->codec));
     if (federation->model_codec != CODEC_NONE)
         buffer_print(text, "model_codec: %s\n", codec_name(federation->model_codec));
+    if (federation->least_change > 0) {
+        print_number(text, "least_change", federation->least_change);
+        buffer_print(text, "\n");
+    }
     if (federation->clip_update > 0) {
         print_number(text, "clip_update", federation->clip_update);
         buffer_print(text, "\n");

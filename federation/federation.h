@@ -20,6 +20,7 @@
  *     overlap: 10                    # steps of the next round that are made while one is met; or all
  *     codec: q8                      # of updates, where aggregate is plain (base/codec.h); none
  *     model_codec: q6                # of the model that sites take: of how it has changed in a round; none
+ *     least_change: 0.01             # of the largest change: tiles of a codec with less wait for later rounds; 0
  *     clip_update: 1.5               # the largest norm of an update
  *     dp: {clip: 1, noise: 1.1, delta: 1e-5}
  *     evaluate: {data: FILE, every: 1}        # what the coordinator measures the global model on, every so many rounds
@@ -108,6 +109,7 @@ typedef struct Federation {
     int64_t fragments;
     Codec codec;         /* of updates; CODEC_NONE where they are secure */
     Codec model_codec;   /* of the model's change in a round (coded_model.h) */
+    double least_change; /* of both (coded_row.h); 0: none waits */
     size_t update_piece; /* values of an update in a message; 0: as many as update_pieces.h says */
     double clip_update;  /* 0: none */
     FederationPrivacy privacy;

@@ -200,6 +200,7 @@ enum {
     FRAGMENTS,
     CODEC,
     MODEL_CODEC,
+    LEAST_CHANGE,
     CLIP_UPDATE,
     DP,
     HIDE_METRICS,
@@ -388,6 +389,18 @@ static void take_wishes(Federation *federation, const FederationWishes *wishes)
         wishes->hide_metrics || federation->privacy.clip > 0; /* metrics reveal private rows, too */
 }
 
+static bool read_codecs(Reader *reader, const YamlMember *members)
+{
+    Federation *federation = reader->federation;
+    YamlNode *least = members[LEAST_CHANGE].value;
+    bool ok = read_codec(reader, members[CODEC].value, "codec", &federation->codec);
+    ok &= read_codec(reader, members[MODEL_CODEC].value, "model_codec", &federation->model_codec);
+    ok &= read_positive(reader, least, NULL, "least_change", 0.5, &federation->least_change);
+    return ok && (!least || codec_bits(federation->codec) || codec_bits(federation->model_codec) ||
+                  yaml_error(&reader->yaml, least, NULL, "model_codec: q6, for instance",
+                             "least_change needs a codec with tiles: q8, q6, q4 or q3 as codec or model_codec"));
+}
+
 static bool read_rules(Reader *reader, const YamlMember *members)
 {
     Federation *federation = reader->federation;
@@ -404,8 +417,7 @@ static bool read_rules(Reader *reader, const YamlMember *members)
     ok &= read_seconds(reader, members[DEADLINE].value, "deadline", &federation->deadline_s);
     ok &= read_integer(reader, members[FRAGMENTS].value, NULL, "fragments", MOST_FRAGMENTS, &federation->fragments);
     ok &= read_overlap(reader, members[OVERLAP].value);
-    ok &= read_codec(reader, members[CODEC].value, "codec", &federation->codec);
-    ok &= read_codec(reader, members[MODEL_CODEC].value, "model_codec", &federation->model_codec);
+    ok &= read_codecs(reader, members);
     ok &= read_positive(reader, members[CLIP_UPDATE].value, NULL, "clip_update", 1e30, &federation->clip_update);
     ok &= read_privacy(reader, members[DP].value);
     ok &= read_choice(reader, members[HIDE_METRICS].value, "hide_metrics", "false", "true", &federation->hide_metrics);
@@ -504,6 +516,7 @@ static bool read_all(Reader *reader)
                                    [FRAGMENTS] = {"fragments", false, NULL},
                                    [CODEC] = {"codec", false, NULL},
                                    [MODEL_CODEC] = {"model_codec", false, NULL},
+                                   [LEAST_CHANGE] = {"least_change", false, NULL},
                                    [CLIP_UPDATE] = {"clip_update", false, NULL},
                                    [DP] = {"dp", false, NULL},
                                    [HIDE_METRICS] = {"hide_metrics", false, NULL},

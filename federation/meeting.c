@@ -3,7 +3,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "federation/coded_update.h"
+#include "federation/coded_row.h"
 #include "federation/update_pieces.h"
 
 static const char text_unclear[] = "sent something that is not a message of a federation";
@@ -116,8 +116,8 @@ static void append_coded(Meeting *meeting, size_t first, size_t values, bool is_
     put_tail(meeting, words);
     for (int i = 0; i < FIXED_POINT_TAIL_WORDS; i++) put_u32(tail + 4 * i, words[i]);
     buffer_append(&meeting->answer, tail, WEIGHT_BYTES);
-    buffer_append(&meeting->answer, meeting->coded->bytes + codec_row_bytes(codec, (int64_t)first),
-                  (size_t)codec_row_bytes(codec, (int64_t)values));
+    coded_row_put(row_rule_up(meeting->federation), meeting->coded->bytes + codec_row_bytes(codec, (int64_t)first),
+                  values, &meeting->answer);
     if (is_last) buffer_append(&meeting->answer, tail + WEIGHT_BYTES, EVALUATION_BYTES);
 }
 

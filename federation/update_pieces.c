@@ -3,8 +3,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "federation/coded_row.h"
 #include "federation/coded_update.h"
 #include "federation/messages.h"
+
+static const char wrong_size[] = "sent an update of the wrong size";
 
 /* One piece as words of the sum. */
 typedef struct Words {
@@ -53,11 +56,24 @@ static size_t bytes_of(const Federation *federation, const Words *words)
     return coded_bytes(federation, words) + (words->is_last ? 4 * (size_t)FIXED_POINT_EVALUATION_WORDS : 0);
 }
 
+/* A row from the wire as the codec makes it, with what is before and after it. False: it is none. */
+static bool unfold_piece(const Federation *federation, const Words *words, const unsigned char *bytes, size_t size,
+                         Buffer *message)
+{
+    size_t head = coded_update_bytes(federation->codec, 0),
+           tail = bytes_of(federation, words) - coded_bytes(federation, words);
+    if (size < head + tail) return false;
+    buffer_append(message, bytes, head);
+    bool ok = coded_row_take(row_rule_up(federation), bytes + head, size - head - tail, words->values, message);
+    buffer_append(message, bytes + size - tail, tail);
+    return ok;
+}
+
 static ArrivalState check_piece(const ArrivingUpdate *update, const Federation *federation, const SumRound *round,
                                 int site, const Words *words, const unsigned char *bytes, size_t size,
                                 SumProblem *problem)
 {
-    if (size != bytes_of(federation, words)) return refuse_piece(problem, site, "sent an update of the wrong size");
+    if (size != bytes_of(federation, words)) return refuse_piece(problem, site, wrong_size);
     if (federation->codec == CODEC_NONE) return ARRIVAL_GOES_ON;
     if (!coded_update_read(federation->codec, bytes, coded_bytes(federation, words), words->values, round->exponent,
                            round->sites, NULL))
@@ -148,21 +164,40 @@ static ArrivalState keep(ArrivingUpdate *update, const Federation *federation, S
     return words->is_last ? add_all(update, federation, round, site, words->words) : ARRIVAL_GOES_ON;
 }
 
+/* `bytes` are those of the piece without its number. */
+static ArrivalState take_piece(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
+                               const char *path, Words *words, const unsigned char *bytes, size_t size,
+                               SumProblem *problem)
+{
+    ArrivalState state = check_piece(update, federation, round, site, words, bytes, size, problem);
+    if (state != ARRIVAL_GOES_ON) return state;
+    if (words->is_last) /* then all are added */
+        words->words =
+            memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words->words);
+    state = keep(update, federation, round, site, path, words, bytes, size);
+    free(words->words);
+    return state;
+}
+
 ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                            const char *path, const unsigned char *bytes, size_t size, SumProblem *problem)
 {
-    if (size < UPDATE_PIECE_HEAD) return refuse_piece(problem, site, "sent an update of the wrong size");
+    if (size < UPDATE_PIECE_HEAD) return refuse_piece(problem, site, wrong_size);
     uint64_t number = get_u64(bytes);
     if (number < update->pieces) return refuse_piece(problem, site, "has sent this piece of its update before");
     if (number > update->pieces) return refuse_piece(problem, site, "left out a piece of its update");
     Words words = place_of(federation, round, number);
     bytes += UPDATE_PIECE_HEAD;
     size -= UPDATE_PIECE_HEAD;
-    ArrivalState state = check_piece(update, federation, round, site, &words, bytes, size, problem);
-    if (state != ARRIVAL_GOES_ON) return state;
-    if (words.is_last) /* then all are added */
-        words.words = memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words.words);
-    state = keep(update, federation, round, site, path, &words, bytes, size);
-    free(words.words);
+    if (federation->codec == CODEC_NONE)
+        return take_piece(update, federation, round, site, path, &words, bytes, size, problem);
+    Buffer message = {0};
+    ArrivalState state = ARRIVAL_REFUSED;
+    if (unfold_piece(federation, &words, bytes, size, &message))
+        state = take_piece(update, federation, round, site, path, &words, (const unsigned char *)message.bytes,
+                           message.size, problem);
+    else
+        refuse_piece(problem, site, wrong_size);
+    buffer_free(&message);
     return state;
 }

@@ -3,7 +3,7 @@
  *
  *   u64 number, then the words of the piece's values (aggregate/fixed_point.h), the last followed by the words of the
  *   weight and of the site's evaluation
- *   in a codec: u64 number, the weight's words, the bytes of one row of the piece's values, after the last the words
+ *   in a codec: u64 number, the weight's words, one row of the piece's values (coded_row.h), after the last the words
  *   of the evaluation
  *
  * What the coordinator has of a site's update is the site's session's: it is dropped with it. */

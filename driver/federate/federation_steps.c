@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "federation/coded_row.h"
 #include "partitioner/plan.h"
 
 const char *federation_cluster(Arena *arena, const char *file, const char *cluster)
@@ -48,8 +49,8 @@ MeetingRules federation_meeting_rules(const Federation *federation, int64_t elem
                               federation->overlap == FEDERATION_OVERLAP_ALL ? MEETING_OVERLAP_ALL : federation->overlap,
                           .coordinator_Bps = federation->coordinator_Bps,
                           .costs = meeting_costs_default};
-    rules.costs.word_bytes[0] = (double)codec_row_bytes(federation->codec, CODEC_TILE) / CODEC_TILE;
-    rules.costs.word_bytes[1] = (double)codec_row_bytes(federation->model_codec, CODEC_TILE) / CODEC_TILE;
+    rules.costs.word_bytes[0] = coded_row_value_bytes(row_rule_up(federation));
+    rules.costs.word_bytes[1] = coded_row_value_bytes(row_rule_down(federation));
     rules.met = federation->control_variates ? 2 : 1;
     rules.restarts = federation->control_variates || federation->proximal > 0;
     return rules;

@@ -3,21 +3,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/codec_rows.h"
+
 /* The sum of 2^8 words of 16 bits. */
 static const uint32_t most_weight_word = 0xffff << 8;
 
 bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int *exponent)
 {
-    int32_t largest = 0; /* the bits of a size, which are as large as it is */
-    for (size_t i = 0; i < count; i++) {
-        int32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        bits &= INT32_MAX;
-        largest = bits > largest ? bits : largest;
-    }
-    float most;
-    memcpy(&most, &largest, sizeof most);
-    bool finite = isfinite(most); /* a NaN is larger than all numbers */
+    float most = codec_largest(values, (int64_t)count);
+    bool finite = isfinite(most);
     /* frexp says 2^(e - 1) <= x < 2^e of a positive x. */
     *exponent = FIXED_POINT_LEAST;
     if (finite && most > 0 && weight > 0) frexp((double)most * (double)weight, exponent);

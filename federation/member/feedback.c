@@ -19,7 +19,7 @@ bool feedback_begin(const GlobalModel *start, const char *path, Diagnostics *dia
 
 bool feedback_open(Feedback *feedback, const Federation *federation, const char *path, Diagnostics *diagnostics)
 {
-    *feedback = (Feedback){.codec = federation->codec, .path = path};
+    *feedback = (Feedback){.rule = row_rule_up(federation), .path = path};
     return own_model_open(&feedback->left, &federation->compiled, path, diagnostics);
 }
 
@@ -40,7 +40,7 @@ bool feedback_code(Feedback *feedback, float *update, FragmentRange part, int64_
     feedback->next = memory_allocate(count * sizeof *feedback->next);
     for (size_t i = 0; i < count; i++) update[i] += feedback->left.values[part.first + i];
     if (clip > 0 && !isfinite(update_clip(update, count, clip))) return false;
-    return coded_update_make(feedback->codec, update, feedback->next, count, &feedback->bytes);
+    return coded_update_make(feedback->rule, update, feedback->next, count, &feedback->bytes);
 }
 
 bool feedback_keep(Feedback *feedback, FragmentRange part, int64_t round, Diagnostics *diagnostics)

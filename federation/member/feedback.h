@@ -4,11 +4,11 @@
 #ifndef FEDERATION_MEMBER_FEEDBACK_H
 #define FEDERATION_MEMBER_FEEDBACK_H
 
-#include "federation/federation.h"
+#include "federation/coded_row.h"
 #include "federation/global_model.h"
 
 typedef struct Feedback {
-    Codec codec;
+    RowRule rule;
     const char *path;
     GlobalModel left; /* left.round: the round after the last update that was in a sum */
     float *next;      /* of the fragment that meets, once this round's update is in the sum; NULL: none was made */

@@ -255,7 +255,7 @@ static bool take_piece(Member *member, const Reply *reply, size_t at, size_t cou
     }
     *coded = reply->size > 0;
     if (!*coded) return false;
-    switch (coded_model_take(member->federation.model_codec, member->start.values + at, values + at, count,
+    switch (coded_model_take(row_rule_down(&member->federation), member->start.values + at, values + at, count,
                              reply->payload, reply->size)) {
     case CHANGE_TAKEN: return true;
     case CHANGE_INVALID:

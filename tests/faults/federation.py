@@ -45,7 +45,7 @@ WAITING = [
     Form("controlled", 6, FOUR, "sample: 3", "control_variates: true", amended=3),
     Form("private", 6, THREE, "dp: {clip: 1, noise: 1}", "model_codec: q8"),
     Form("plain", 6, THREE, "aggregate: plain", "outer: {optimizer: average}"),
-    Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "model_codec: q6", "fragments: 2"),
+    Form("coded", 6, THREE, "aggregate: plain", "codec: q4", "model_codec: q6", "fragments: 2", "least_change: 0.05"),
     Form("overlapped", 6, THREE, "overlap: 1", "fragments: 2"),
     Form("overlapped, coded", 6, THREE, "overlap: all", "aggregate: plain", "codec: q4", "model_codec: q4")
 ]

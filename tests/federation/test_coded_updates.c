@@ -8,9 +8,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/codec_rows.h"
 #include "base/random.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/aggregate/sum_messages.h"
+#include "federation/coded_row.h"
 #include "federation/coded_update.h"
 #include "federation/member/feedback.h"
 #include "federation/messages.h"
@@ -48,7 +50,7 @@ static void what_is_sent_and_what_is_left_are_everything(void **state)
         for (int round = 0; round < ROUNDS; round++) {
             Buffer bytes = {0};
             for (size_t i = 0; i < ELEMENTS; i++) all[i] += values[i] = update_of(1, round, i);
-            assert_true(coded_update_make(codecs[c], values, left, ELEMENTS, &bytes));
+            assert_true(coded_update_make((RowRule){codecs[c], 0}, values, left, ELEMENTS, &bytes));
             assert_int_equal(bytes.size, codec_row_bytes(codecs[c], ELEMENTS));
             for (size_t i = 0; i < ELEMENTS; i++) sent[i] += values[i];
             buffer_free(&bytes);
@@ -76,7 +78,7 @@ static void sums_are_those_of_decoded_updates(void **state)
             memset(left, 0, sizeof left);
             for (size_t i = 0; i < ELEMENTS; i++) values[s][i] = update_of(s, 0, i);
             put_weight(&messages[s], 10 + s);
-            assert_true(coded_update_make(codecs[c], values[s], left, ELEMENTS, &messages[s]));
+            assert_true(coded_update_make((RowRule){codecs[c], 0}, values[s], left, ELEMENTS, &messages[s]));
             assert_true(fixed_point_exponent(values[s], ELEMENTS, 10 + s, &own));
             exponent = own > exponent ? own : exponent;
         }
@@ -110,8 +112,8 @@ static ArrivalState send_piece(ArrivingUpdate *update, const Federation *federat
     put_u64(head, number);
     buffer_append(&message, head, sizeof head);
     put_weight(&message, weight);
-    buffer_append(&message, row->bytes + codec_row_bytes(federation->codec, (int64_t)first),
-                  (size_t)codec_row_bytes(federation->codec, (int64_t)count));
+    coded_row_put(row_rule_up(federation), row->bytes + codec_row_bytes(federation->codec, (int64_t)first), count,
+                  &message);
     if (first + count == MANY) buffer_append(&message, none, sizeof none);
     ArrivalState state =
         arriving_take(update, federation, sum, 1, "coded", (const unsigned char *)message.bytes, message.size, problem);
@@ -124,7 +126,7 @@ static void pieces_are_the_update(void **state)
 {
     (void)state;
     for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
-        const Federation federation = {.codec = codecs[c], .update_piece = PIECE};
+        const Federation federation = {.codec = codecs[c], .least_change = c % 2 ? 0.3 : 0, .update_piece = PIECE};
         float values[MANY], left[MANY] = {0};
         uint32_t words[MANY];
         Buffer row = {0};
@@ -132,7 +134,7 @@ static void pieces_are_the_update(void **state)
         SumProblem problem;
         ArrivingUpdate update = {0};
         for (size_t i = 0; i < MANY; i++) values[i] = update_of(1, 0, i);
-        assert_true(coded_update_make(codecs[c], values, left, MANY, &row));
+        assert_true(coded_update_make(row_rule_up(&federation), values, left, MANY, &row));
         sum_round_open(&sum, SITES, 1, false, MANY + FIXED_POINT_TAIL_WORDS);
         assert_true(fixed_point_exponent(values, MANY, 7, &sum.exponent));
         for (size_t number = 0; number * PIECE < MANY; number++) {
@@ -155,6 +157,59 @@ static void pieces_are_the_update(void **state)
     }
 }
 
+/* Of every three tiles, one in which nothing changes, and one that changes by a hundredth as much as the third. */
+static float sparse_value(size_t i)
+{
+    const float share[] = {1, 0, 0.004f};
+    return share[i / CODEC_TILE % 3] * update_of(2, 0, i);
+}
+
+static bool takes(RowRule rule, const Buffer *wire, size_t size, size_t count, Buffer *row)
+{
+    buffer_free(row);
+    return coded_row_take(rule, (const unsigned char *)wire->bytes, size, count, row);
+}
+
+/* Tiles in which little changes wait until it is much, and cost a bit, as those do in which nothing changes; the row at
+ * the other end is the same, to the last byte. */
+static void tiles_that_barely_change_cost_a_bit(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
+        enum { TILES = (MANY + CODEC_TILE - 1) / CODEC_TILE };
+        float values[MANY], left[MANY] = {0};
+        size_t tile = (size_t)codec_row_bytes(codecs[c], CODEC_TILE), marks = (TILES + 7) / 8;
+        const RowRule rule = {codecs[c], 0.01f};
+        bool has_tiles = codec_bits(codecs[c]) > 0, was_sent = false;
+        for (int round = 0; round < ROUNDS; round++) {
+            Buffer row = {0}, wire = {0}, back = {0};
+            size_t sent = 0;
+            for (size_t i = 0; i < MANY; i++) values[i] = sparse_value(i);
+            coded_row_make(rule, values, left, MANY, &row);
+            coded_row_put(rule, row.bytes, MANY, &wire);
+            assert_true(takes(rule, &wire, wire.size, MANY, &back));
+            assert_int_equal(row.size, back.size);
+            assert_memory_equal(row.bytes, back.bytes, row.size);
+            for (size_t t = 0, end; t < TILES; t++) {
+                end = (t + 1) * CODEC_TILE < MANY ? (t + 1) * CODEC_TILE : MANY;
+                sent += codec_largest(values + t * CODEC_TILE, (int64_t)(end - t * CODEC_TILE)) > 0;
+            }
+            if (has_tiles) assert_int_equal(wire.size, marks + sent * tile);
+            if (has_tiles && !round)
+                assert_true(sent == (TILES + 2) / 3 && left[2 * CODEC_TILE] == sparse_value(2 * CODEC_TILE));
+            was_sent |= codec_largest(values + 2 * CODEC_TILE, CODEC_TILE) > 0;
+            assert_false(takes(rule, &wire, wire.size - 1, MANY, &back));
+            if (has_tiles) wire.bytes[0] ^= 2; /* a tile that is not there */
+            if (has_tiles) assert_false(takes(rule, &wire, wire.size, MANY, &back));
+            if (has_tiles) wire.bytes[0] ^= 2, wire.bytes[marks - 1] |= (char)0x80; /* beyond the last */
+            if (has_tiles) assert_false(takes(rule, &wire, wire.size, MANY, &back));
+            assert_false(takes(rule, &wire, marks - 1, MANY, &back));
+            buffer_free(&row), buffer_free(&wire), buffer_free(&back);
+        }
+        assert_true(was_sent);
+    }
+}
+
 static void expect_refused(const Buffer *message, size_t size, int exponent)
 {
     uint32_t words[ELEMENTS + FIXED_POINT_WEIGHT_WORDS];
@@ -170,7 +225,7 @@ static void what_is_no_update_is_refused(void **state)
     int exponent;
     for (size_t i = 0; i < ELEMENTS; i++) values[i] = update_of(0, 0, i);
     put_weight(&message, 4);
-    assert_true(coded_update_make(CODEC_Q4, values, left, ELEMENTS, &message));
+    assert_true(coded_update_make((RowRule){CODEC_Q4, 0}, values, left, ELEMENTS, &message));
     assert_true(fixed_point_exponent(values, ELEMENTS, 4, &exponent));
     expect_refused(&message, message.size - 1, exponent);
     expect_refused(&message, message.size, exponent - 1); /* its words would wrap */
@@ -181,7 +236,7 @@ static void what_is_no_update_is_refused(void **state)
     message.bytes[4 * FIXED_POINT_WEIGHT_WORDS + 1] = 0x7f;
     expect_refused(&message, message.size, FIXED_POINT_MOST);
     values[3] = NAN;
-    assert_false(coded_update_make(CODEC_Q4, values, left, ELEMENTS, &unused));
+    assert_false(coded_update_make((RowRule){CODEC_Q4, 0}, values, left, ELEMENTS, &unused));
     buffer_free(&message);
     buffer_free(&unused);
 }
@@ -229,7 +284,7 @@ static void a_site_that_is_started_again_sends_the_same_bits(void **state)
     run_site(&federation, &start, true, killed);
     assert_memory_equal(calm, killed, sizeof calm);
     double all = 0, worst = 0; /* and not merely what each round alone comes to */
-    Feedback fresh = {.codec = CODEC_Q4};
+    Feedback fresh = {.rule = {CODEC_Q4, 0}};
     fresh.left = start;
     float update[ELEMENTS];
     for (size_t i = 0; i < ELEMENTS; i++) update[i] = update_of(0, 20, i);
@@ -250,6 +305,7 @@ int main(void)
         cmocka_unit_test(what_is_sent_and_what_is_left_are_everything),
         cmocka_unit_test(sums_are_those_of_decoded_updates),
         cmocka_unit_test(pieces_are_the_update),
+        cmocka_unit_test(tiles_that_barely_change_cost_a_bit),
         cmocka_unit_test(what_is_no_update_is_refused),
         cmocka_unit_test_setup_teardown(a_site_that_is_started_again_sends_the_same_bits, scratch_folder_enter,
                                         scratch_folder_leave),

@@ -29,7 +29,8 @@ static void all_that_may_be_said_is_read(void **state)
         scratch_text(SITES COORDINATOR STEPS
                      "outer: {optimizer: nesterov, lr: 0.4, momentum: 0.8}\naggregate: secure\n"
                      "threshold: 3\nmin_sites: 3\nround_timeout: 90s\ndrop_after: 3\nfragments: 4\ncodec: none\n"
-                     "model_codec: q6\nclip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: 1e-6}\nhide_metrics: true\n");
+                     "model_codec: q6\nleast_change: 0.01\nclip_update: 1.5\ndp: {clip: 1, noise: 1.1, delta: "
+                     "1e-6}\nhide_metrics: true\n");
     assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
     assert_int_equal(federation.site_count, 3);
     assert_string_equal(federation.sites[0].cluster, "paris.yaml");
@@ -39,7 +40,7 @@ static void all_that_may_be_said_is_read(void **state)
     assert_true(federation.outer.kind == OUTER_NESTEROV && federation.outer.rate == 0.4);
     assert_true(federation.secure && federation.hide_metrics && federation.round_timeout_s == 90 &&
                 federation.drop_after == 3);
-    assert_int_equal(federation.model_codec, CODEC_Q6);
+    assert_true(federation.model_codec == CODEC_Q6 && federation.least_change == 0.01);
     assert_int_equal(federation.least, 3);
     assert_true(federation.privacy.noise == 1.1 && federation.privacy.delta == 1e-6);
     assert_int_equal(federation_find_site(&federation, "lima"), 2);
@@ -264,6 +265,8 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "overlap: 1\ndeadline: 3s\n", "which a deadline would change");
     refuse(SITES COORDINATOR STEPS "codec: q8\n", "codec 'q8' is not to be had with aggregate: secure");
     refuse(SITES COORDINATOR STEPS "aggregate: plain\ncodec: q9\n", "unknown codec 'q9'");
+    refuse(SITES COORDINATOR STEPS "aggregate: plain\ncodec: bf16\nleast_change: 0.01\n", "needs a codec with tiles");
+    refuse(SITES COORDINATOR STEPS "model_codec: q6\nleast_change: 0.6\n", "greater than 0 and at most 0.5");
     refuse(SITES COORDINATOR STEPS "model_codec: float16\n", "unknown model_codec 'float16'");
     refuse(SITES COORDINATOR STEPS "model_codec: q6\ncontrol_variates: true\n", "does not go with model_codec");
     refuse(SITES COORDINATOR "rounds: 1\nlocal_steps: often\n", "local_steps must be");
