@@ -291,3 +291,11 @@ const char *text_nearest(const char *text, const char *const *candidates, size_t
     }
     return nearest;
 }
+
+bool text_has_line(const char *text, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = text; at; at = strchr(at, '\n'), at += at != NULL)
+        if (strncmp(at, line, length) == 0 && (!at[length] || at[length] == '\n')) return true;
+    return false;
+}

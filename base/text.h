@@ -40,6 +40,9 @@ void text_format_va(Buffer *buffer, const char *format, va_list arguments) __att
 void text_print(FILE *stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_print_va(FILE *stream, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 
+/* Whether a line of `text` is `line`. */
+bool text_has_line(const char *text, const char *line);
+
 /* The candidate that `text` may be a misspelling of: few letters are missing, added or exchanged, or capitals differ.
  * NULL: there is none. */
 const char *text_nearest(const char *text, const char *const *candidates, size_t count);

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/input_files.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 
 /* What is kept of every parameter, before the names of its tensors: the outer optimiser's moments, control variates,
  * what a codec left out. */
@@ -86,6 +87,7 @@ void global_model_free(GlobalModel *model)
     free(model->variance);
     free(model->remainder);
     free(model->counted);
+    free(model->met);
     arena_free(&model->arena);
     *model = (GlobalModel){0};
 }
@@ -110,6 +112,22 @@ static void write_counted(SafeTensorsWriter *writer, Arena *arena, const GlobalM
         buffer_print(&text, "%s%" PRId64, s ? " " : "", model->counted[s]);
     if (model->counted) safetensors_writer_metadata(writer, "counted", arena_string(arena, buffer_text(&text)));
     buffer_free(&text);
+}
+
+static void write_met(SafeTensorsWriter *writer, const GlobalModel *model)
+{
+    Buffer text = {0};
+    for (size_t i = 0; i < model->tensor_count && model->met; i++)
+        if (model->met[i]) buffer_print(&text, "%s%s", text.size ? "\n" : "", model->tensors[i].name);
+    if (model->met) safetensors_writer_metadata(writer, "met", buffer_text(&text));
+    buffer_free(&text);
+}
+
+static void read_met(GlobalModel *model, const char *text)
+{
+    if (!text) return;
+    model->met = memory_allocate(model->tensor_count * sizeof *model->met);
+    for (size_t i = 0; i < model->tensor_count; i++) model->met[i] = text_has_line(text, model->tensors[i].name);
 }
 
 /* False: the file has no valid list of sites. */
@@ -140,6 +158,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
         safetensors_writer_metadata(writer, "spent", arena_format(&names, "%" PRId64, model->spent));
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
     write_counted(writer, &names, model);
+    write_met(writer, model);
     write_note(writer, "frozen", model->frozen);
     write_note(writer, "frozen_checks", model->frozen_checks);
     write_note(writer, "lora", model->lora);
@@ -260,6 +279,7 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     model->frozen_checks = read_note(model, &file, "frozen_checks");
     model->lora = read_note(model, &file, "lora");
     model->tied = read_note(model, &file, "tied");
+    read_met(model, safetensors_metadata(&file, "met"));
     const char *counted = safetensors_metadata(&file, "counted");
     if (counted) counted = arena_string(&arena, counted);
     safetensors_close(&file);
@@ -289,6 +309,19 @@ FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t 
         fragment_range(model->tensor_elements, model->tensor_count, count, fragment_of_round(round, count));
     size_t end = tensors.end < model->tensor_count ? model->tensors[tensors.end].first : model->elements;
     return (FragmentRange){tensors.first < model->tensor_count ? model->tensors[tensors.first].first : end, end};
+}
+
+void global_model_note_met(GlobalModel *model, FragmentRange part, bool has_steps)
+{
+    bool all = part.first == 0 && part.end >= model->elements;
+    if (!all && !model->met && !has_steps) return;
+    if (!model->met && !all) model->met = memory_allocate(model->tensor_count * sizeof *model->met);
+    for (size_t i = 0; i < model->tensor_count && !all; i++) {
+        size_t first = model->tensors[i].first;
+        model->met[i] = (model->met[i] && !has_steps) || (first >= part.first && first < part.end);
+    }
+    if (all) free(model->met);
+    if (all) model->met = NULL;
 }
 
 bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count,

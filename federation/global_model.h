@@ -29,6 +29,7 @@ typedef struct GlobalModel {
     float *values, *momentum, *variance; /* malloc'ed; the moments are NULL where they are not kept */
     float *control;   /* SCAFFOLD's: as many elements, after `values` in one piece of memory; NULL: not kept */
     float *remainder; /* malloc'ed: what model_codec left out of `values` (coded_model.h); NULL: not kept */
+    bool *met;        /* malloc'ed: of a site, the tensors whose values are new since its last step; NULL: all */
     int64_t *counted; /* malloc'ed: of every site, how many rounds there were when it last was in one; NULL: nobody
                                  needs to know */
     size_t counted_count;
@@ -70,6 +71,9 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
 /* The elements, first and end, that meet in the round, with the model in `fragments` fragments; with control variates,
  * which exclude these, all of values and control. */
 FragmentRange global_model_part(const GlobalModel *model, int64_t round, size_t fragments);
+/* Of a site that takes this part: the tensors in it are new, and of the others those that were, unless it has made
+ * steps since. */
+void global_model_note_met(GlobalModel *model, FragmentRange part, bool has_steps);
 /* The outer step on `count` elements from `first` on, whose mean pseudo-gradient this is; of control variates their
  * mean change, of which they take `share`. False: one is not finite. */
 bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count,

@@ -7,6 +7,7 @@ bool round_end_write(const char *path, const char *checkpoint, int64_t step, con
 {
     GlobalModel end = *start;
     end.step = step;
+    end.met = NULL; /* those of all tensors are where the round ended */
     end.values = memory_allocate(start->elements * sizeof *end.values);
     bool ok = site_checkpoint_read(checkpoint, step, false, federation, start, end.values, diagnostics) &&
               global_model_write(&end, path, diagnostics);

@@ -385,6 +385,7 @@ static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
     unlink(member_end_path(member));
     unlink(arena_format(&member->arena, "%s/last-step", member->options->checkpoint));
     if (!fetch(member, &whole, start->values, &round, diagnostics)) return false;
+    global_model_note_met(start, whole, true);
     start->round = round;
     start->branch = member->branch;
     start->step = step;
@@ -393,8 +394,8 @@ static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
            global_model_write(start, member->start_path, diagnostics);
 }
 
-/* Writes the coordinator's model into the checkpoint of `step` (-1: makes the first one) and goes on from it. That is
- * the round's fragment, or the whole model after missed rounds. */
+/* Goes on with the coordinator's model from the checkpoint of `step` (-1: makes the first one). That is the round's
+ * fragment, or the whole model after missed rounds. */
 static bool take_model(Member *member, int64_t step, CheckpointManifest first, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
@@ -413,6 +414,7 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
         if (!fetch(member, &part, start->values, &round, diagnostics)) return false;
     }
     bool is_late = member_has_end(member) && step > member->end_step && round == start->round + 1;
+    global_model_note_met(start, part, start->step != step);
     member->current = start->round = round;
     start->branch = member->branch;
     start->step = step < 0 ? 0 : is_late ? member->end_step : step;
@@ -424,8 +426,8 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
                                      diagnostics);
     if (start->control && !control_variates_follow(&member->control, start, &member->federation, diagnostics))
         return false;
-    return site_checkpoint_replace(options->checkpoint, step, member->stages != 0, start, part, &member->tied,
-                                   diagnostics) &&
+    bool writes = !member_stages_live(member) || round >= member->rounds; /* the last one, for who reads checkpoints */
+    return (!writes || site_checkpoint_exchange(options->checkpoint, step, start, whole, &member->tied, diagnostics)) &&
            global_model_write(start, member->start_path, diagnostics);
 }
 

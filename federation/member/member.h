@@ -140,6 +140,9 @@ pid_t member_train_begin(Member *member, int64_t until);
 #define MEMBER_NO_DEADLINE (-1.0)
 #define MEMBER_AT_ONCE 0.0
 int member_train_end(Member *member, pid_t child, double deadline, Diagnostics *diagnostics);
+/* Whether stage programs wait for the next round and take its values from member->start_path. They do not read the
+ * files of proximal terms and control variates again; with overlap they run during meetings. */
+bool member_stages_live(const Member *member);
 /* Tells stage programs that wait for the next round to end, and waits for that. */
 void member_train_stop(Member *member);
 /* Makes the round's local steps, up to the step or to the federation's deadline, and one at least. *step becomes that

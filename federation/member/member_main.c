@@ -25,7 +25,7 @@ static bool refuse_own(const char *word, Diagnostics *diagnostics)
 {
     static const char *const own[] = {"--steps",          "--epochs",   "--resume",     "--stop-after",
                                       "--until-loss",     "--patience", "--eval-first", "--proximal",
-                                      "--proximal-start", "--control",  "--go-on"};
+                                      "--proximal-start", "--control",  "--go-on",      "--round-start"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strncmp(word, own[i], strlen(own[i])) == 0 && strchr("=", word[strlen(own[i])]))
             return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,

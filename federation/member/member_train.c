@@ -15,7 +15,7 @@
 #include "runtime/program/program.h"
 #include "runtime/storage/checkpoint_directory.h"
 
-enum { FURTHER_ARGUMENTS = 24 };
+enum { FURTHER_ARGUMENTS = 26 };
 
 /* Between looks whether stage programs have ended or are done: seconds, and the share of the time so far. */
 static const double look_pause[] = {5e-3, 0.1}, look_pause_share = 0.01;
@@ -29,9 +29,7 @@ static bool is_passed(const MemberOptions *options, const char *name)
     return false;
 }
 
-/* Whether stage programs wait for the next round and take its values. They do not read the files of proximal terms and
- * control variates again; with overlap they run during meetings. */
-static bool stages_live(const Member *member)
+bool member_stages_live(const Member *member)
 {
     return !member->federation.overlap && !(member->federation.proximal > 0) && !member->start.control;
 }
@@ -88,7 +86,9 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
         arguments[count++] = "--log";
         arguments[count++] = arena_string(arena, member->log_path);
     }
-    if (stages_live(member)) {
+    if (member_stages_live(member)) {
+        arguments[count++] = "--round-start";
+        arguments[count++] = arena_string(arena, member->start_path);
         arguments[count++] = "--go-on";
         arguments[count++] = arena_string(arena, round_path(member));
     }
@@ -257,7 +257,8 @@ static char *stage_options(Member *member)
  * others, as after an end of those that waited. */
 static int train(Member *member, int64_t until, double deadline, Diagnostics *diagnostics)
 {
-    if (!stages_live(member)) return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
+    if (!member_stages_live(member))
+        return member_train_end(member, member_train_begin(member, until), deadline, diagnostics);
     const char *checkpoint = member->options->checkpoint;
     char *options = stage_options(member);
     if (member->stages && strcmp(options, member->stage_options) != 0) member_train_stop(member);

@@ -58,26 +58,21 @@ static const char *file_path(Checkpoint *checkpoint, const char *name)
     return arena_format(&checkpoint->arena, "%s/%s", checkpoint->path, name);
 }
 
-/* A file of the step that is there while values are written into the others, which then are not what the manifest
- * lists. A site that is killed meanwhile takes the model again. */
-static const char *mark_path(Checkpoint *checkpoint) { return file_path(checkpoint, ".replacing"); }
-
 static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64_t step, bool is_sound,
-                            bool may_be_marked, Diagnostics *diagnostics)
+                            Diagnostics *diagnostics)
 {
     *checkpoint = (Checkpoint){.directory = directory};
     if (!checkpoint_read_manifest(&checkpoint->manifest, directory, step, diagnostics)) return false;
     char *path = checkpoint_path(directory, step);
     checkpoint->path = arena_string(&checkpoint->arena, path);
     free(path);
-    bool checks = !is_sound && (!may_be_marked || access(mark_path(checkpoint), F_OK) != 0);
     checkpoint->files = arena_new_array(&checkpoint->arena, SafeTensors, (size_t)checkpoint->manifest.file_count);
     for (int f = 0; f < checkpoint->manifest.file_count; f++) {
         const CheckpointFile *entry = &checkpoint->manifest.files[f];
         const char *name = file_path(checkpoint, entry->name);
         if (!safetensors_open(&checkpoint->files[f], name, diagnostics)) return false;
         checkpoint->open++;
-        if (checks && !checkpoint_verify_file(&checkpoint->files[f], entry, name, diagnostics)) return false;
+        if (!is_sound && !checkpoint_verify_file(&checkpoint->files[f], entry, name, diagnostics)) return false;
     }
     return true;
 }
@@ -118,7 +113,7 @@ bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, co
                           const GlobalModel *like, float *values, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, false, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, diagnostics);
     if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
                                "is a checkpoint of another model than the federation's");
@@ -139,13 +134,15 @@ static const float *transposed(Arena *arena, const float *values, const Shape *s
     return copy;
 }
 
-/* The model's values under the name of a checkpoint; NULL: the name is of another tensor or outside the part. */
+/* The model's values under the name of a checkpoint; NULL: the name is of another tensor, outside the part, or of one
+ * that has not met. */
 static const float *values_under(Arena *arena, const char *name, const GlobalModel *model, FragmentRange part,
                                  const TiedNames *tied)
 {
     const TiedName *other = find_tied(tied, name);
     const GlobalTensor *tensor = find_tensor(model, other ? other->of : name);
     if (!tensor || tensor->first < part.first || tensor->first >= part.end) return NULL;
+    if (model->met && !model->met[tensor - model->tensors]) return NULL;
     const float *values = model->values + tensor->first;
     return other && other->transposed ? transposed(arena, values, &tensor->shape) : values;
 }
@@ -203,8 +200,8 @@ static bool write_at(int descriptor, const void *bytes, size_t size, off_t at)
     return size == 0;
 }
 
-/* Writes the part's values into the open copy of `file`, or into it itself; with `restarts` also zeros for the state of
- * the inner optimiser. Values of other parts and other states stay. */
+/* Writes the part's values into the open copy of `file`; with `restarts` also zeros for the state of the inner
+ * optimiser. Values of other parts and other states stay. */
 static bool put_values(int descriptor, const SafeTensors *file, const GlobalModel *model, FragmentRange part,
                        bool restarts, const TiedNames *tied)
 {
@@ -221,79 +218,56 @@ static bool put_values(int descriptor, const SafeTensors *file, const GlobalMode
     return ok && fsync(descriptor) == 0;
 }
 
-/* Opens what the values are written into: the file itself, or a copy where the former content must stay. */
-static int open_output(Checkpoint *checkpoint, int number, const GlobalModel *model, bool keeps,
-                       Diagnostics *diagnostics)
+static bool copy_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part, bool restarts,
+                      const TiedNames *tied, Diagnostics *diagnostics)
 {
     const MappedFile *file = &checkpoint->files[number].file;
     CheckpointFile *entry = &checkpoint->manifest.files[number];
-    struct stat status;
+    name_file(entry, number, model->round, model->branch);
     const char *path = file_path(checkpoint, entry->name);
-    if (keeps || stat(path, &status) != 0 || status.st_nlink > 1) {
-        name_file(entry, number, model->round, model->branch);
-        path = file_path(checkpoint, entry->name);
-        unlink(path); /* the round may start again */
-        if (!file_write_part(path, file->bytes, file->size, diagnostics)) return -1;
-    }
+    unlink(path); /* the round may start again */
+    if (!file_write_part(path, file->bytes, file->size, diagnostics)) return false;
     int descriptor = open(path, O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) file_error(diagnostics, path, "cannot open");
-    return descriptor;
-}
-
-static bool replace_file(Checkpoint *checkpoint, int number, const GlobalModel *model, FragmentRange part,
-                         bool restarts, bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
-{
-    CheckpointFile *entry = &checkpoint->manifest.files[number];
-    int descriptor = open_output(checkpoint, number, model, keeps, diagnostics);
-    if (descriptor < 0) return false;
-    bool ok = put_values(descriptor, &checkpoint->files[number], model, part, restarts, tied);
-    const char *path = file_path(checkpoint, entry->name);
+    bool ok = descriptor >= 0 && put_values(descriptor, &checkpoint->files[number], model, part, restarts, tied);
     if (!ok) file_error(diagnostics, path, "cannot write");
-    close(descriptor);
+    if (descriptor >= 0) close(descriptor);
     return ok && note_file(entry, path, diagnostics);
 }
 
-/* Writes values into the files; if `keeps`, into copies, so that the manifest lists either all of the former content or
- * all of the new one. */
-static bool replace(const char *directory, int64_t step, bool is_sound, const GlobalModel *model, FragmentRange part,
-                    bool restarts, bool keeps, const TiedNames *tied, Diagnostics *diagnostics)
+/* Writes values into copies of the files, so that the manifest lists either all of the former content or all of the new
+ * one. */
+static bool replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part, bool restarts,
+                    const TiedNames *tied, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
-    bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, true, diagnostics);
+    bool ok = checkpoint_open(&checkpoint, directory, step, false, diagnostics);
     int count = ok ? checkpoint.manifest.file_count : 0;
     const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
-    const char *mark = ok && !keeps ? mark_path(&checkpoint) : NULL;
-    ok = ok && (!mark || file_write_all(mark, "", 0, diagnostics));
     for (int f = 0; f < count && ok; f++) {
         former[f] = file_path(&checkpoint, checkpoint.manifest.files[f].name);
-        ok = replace_file(&checkpoint, f, model, part, restarts, keeps, tied, diagnostics);
+        ok = copy_file(&checkpoint, f, model, part, restarts, tied, diagnostics);
     }
-    close_files(&checkpoint);      /* inputs no more: they were written */
+    close_files(&checkpoint);      /* inputs no more */
     checkpoint.manifest.rates = 0; /* the next round's steps follow */
     ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
-    for (int f = 0; f < count && ok; f++)
-        if (strcmp(former[f], file_path(&checkpoint, checkpoint.manifest.files[f].name)) != 0) unlink(former[f]);
-    if (ok && mark) unlink(mark);
+    for (int f = 0; f < count && ok; f++) unlink(former[f]);
     checkpoint_close(&checkpoint);
     return ok;
-}
-
-bool site_checkpoint_replace(const char *directory, int64_t step, bool is_sound, const GlobalModel *model,
-                             FragmentRange part, const TiedNames *tied, Diagnostics *diagnostics)
-{
-    return replace(directory, step, is_sound, model, part, false, false, tied, diagnostics);
 }
 
 bool site_checkpoint_exchange(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                               const TiedNames *tied, Diagnostics *diagnostics)
 {
-    return replace(directory, step, false, model, part, false, true, tied, diagnostics);
+    return site_checkpoint_has_model(directory, step, model) ||
+           replace(directory, step, model, part, false, tied, diagnostics);
 }
 
 bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
                              Diagnostics *diagnostics)
 {
-    return replace(directory, step, false, model, (FragmentRange){0, model->elements}, true, false, tied, diagnostics);
+    const FragmentRange all = {0, model->elements};
+    return site_checkpoint_has_model(directory, step, model) ||
+           replace(directory, step, model, all, true, tied, diagnostics);
 }
 
 /* Writes every value, and zeros for the state of the inner optimiser. */

@@ -1,5 +1,5 @@
-/* A site's newest checkpoint as a federation sees it: the parameters that all sites train, read from it and written
- * into it, next to the inner optimiser's state, which stays. */
+/* A site's newest checkpoint as a federation sees it: the parameters that all sites train, read from it, and, where
+ * stage programs do not take them from the global model, written into it, next to the inner optimiser's state. */
 #ifndef FEDERATION_MEMBER_SITE_CHECKPOINT_H
 #define FEDERATION_MEMBER_SITE_CHECKPOINT_H
 
@@ -28,17 +28,14 @@ void tied_names_read(TiedNames *tied, const GlobalModel *model);
  * finite (EXIT_DIVERGED). */
 bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, const Federation *federation,
                           const GlobalModel *like, float *values, Diagnostics *diagnostics);
-/* Replaces the values of elements part.first ... part.end - 1 in the checkpoint by those of the model, in its files: if
- * the process ends meanwhile, they are damaged until this or site_checkpoint_restart is called again. */
-bool site_checkpoint_replace(const char *directory, int64_t step, bool is_sound, const GlobalModel *model,
-                             FragmentRange part, const TiedNames *tied, Diagnostics *diagnostics);
-/* The same in copies of the files: the checkpoint is the one before or the new one, whenever the process ends. */
+/* Replaces the values of elements part.first ... part.end - 1 that have met in the checkpoint by those of the model, in
+ * copies of its files: the checkpoint is the one before or the new one, whenever the process ends. */
 bool site_checkpoint_exchange(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,
                               const TiedNames *tied, Diagnostics *diagnostics);
-/* As site_checkpoint_replace, with the whole model and zeros for the state of the inner optimiser. */
+/* The same with the whole model and zeros for the state of the inner optimiser. */
 bool site_checkpoint_restart(const char *directory, int64_t step, const GlobalModel *model, const TiedNames *tied,
                              Diagnostics *diagnostics);
-/* Whether site_checkpoint_exchange has put this model into the checkpoint. */
+/* Whether one of these has put this model into the checkpoint. */
 bool site_checkpoint_has_model(const char *directory, int64_t step, const GlobalModel *model);
 /* A checkpoint of step 0 with the model's values and no steps made; `start` is an empty manifest but for seed,
  * shuffled and rows. */

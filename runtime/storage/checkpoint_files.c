@@ -6,6 +6,7 @@
 
 #include "base/directory.h"
 #include "base/input_files.h"
+#include "base/text.h"
 #include "runtime/program/parallel.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
@@ -278,7 +279,7 @@ static bool check_frozen(const Execution *execution, uint32_t stage, const SkyPa
 }
 
 /* Loads this rank's parameters from the file. `loaded` marks them, one entry per parameter of each stage. */
-static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool with_states, bool *loaded,
+static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool *loaded,
                       Diagnostics *diagnostics)
 {
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
@@ -291,7 +292,7 @@ static bool load_file(Execution *execution, const SafeTensors *file, const char 
                 *loaded = true;
                 continue;
             }
-            for (int i = -1; i < (with_states ? (int)parameter->state_count : 0); i++)
+            for (int i = -1; i < (int)parameter->state_count; i++)
                 if (!load_tensor(execution, s, parameter, i, file, path, diagnostics)) return false;
             *loaded = true;
         }
@@ -328,8 +329,8 @@ static bool report_missing(const Execution *execution, const bool *loaded, const
     return true;
 }
 
-static bool load(Execution *execution, const CheckpointManifest *manifest, const char *directory, bool with_states,
-                 bool is_sound, Diagnostics *diagnostics)
+bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
+                     Diagnostics *diagnostics)
 {
     size_t count = 0;
     for (uint32_t s = 0; s < execution->program->stage_count; s++) count += execution->stages[s].stage->parameter_count;
@@ -342,8 +343,8 @@ static bool load(Execution *execution, const CheckpointManifest *manifest, const
         if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
             ok = safetensors_open(&file, path, diagnostics) && check_kept(&kept, &file, path, diagnostics);
             if (ok && holds_wanted(execution, &file))
-                ok = (is_sound || checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics)) &&
-                     load_file(execution, &file, path, with_states, loaded, diagnostics);
+                ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
+                     load_file(execution, &file, path, loaded, diagnostics);
             safetensors_close(&file);
         }
         free(path);
@@ -355,14 +356,21 @@ static bool load(Execution *execution, const CheckpointManifest *manifest, const
     return ok;
 }
 
-bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
-                     Diagnostics *diagnostics)
+bool checkpoint_load_start(Execution *execution, const char *path, int64_t step, bool *found, Diagnostics *diagnostics)
 {
-    return load(execution, manifest, directory, true, false, diagnostics);
-}
-
-bool checkpoint_load_values(Execution *execution, const CheckpointManifest *manifest, const char *directory,
-                            bool is_sound, Diagnostics *diagnostics)
-{
-    return load(execution, manifest, directory, false, is_sound, diagnostics);
+    SafeTensors file;
+    *found = false;
+    if (!safetensors_open(&file, path, diagnostics)) return false;
+    input_files_release_path(path); /* the member replaces it after every round */
+    const char *of = safetensors_metadata(&file, "step"), *met = safetensors_metadata(&file, "met");
+    bool ok = true;
+    *found = (of ? strtoll(of, NULL, 10) : 0) == step;
+    for (uint32_t s = 0; s < execution->program->stage_count && *found; s++)
+        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count && ok; p++) {
+            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
+            if (!parameter->frozen && (!met || text_has_line(met, parameter->value.name)))
+                ok = load_tensor(execution, s, parameter, -1, &file, path, diagnostics);
+        }
+    safetensors_close(&file);
+    return ok;
 }

@@ -32,9 +32,9 @@ bool checkpoint_verify_file(const SafeTensors *file, const CheckpointFile *entry
  * against their hashes before anything is used. Of what the first replica writes, other replicas may see no file. */
 bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, const char *directory,
                      Diagnostics *diagnostics);
-/* The same for the values alone. `is_sound`: files are not checked, because a process of this host has just written
- * them. */
-bool checkpoint_load_values(Execution *execution, const CheckpointManifest *manifest, const char *directory,
-                            bool is_sound, Diagnostics *diagnostics);
+/* Reads the values that a federation's round begins with, from the model that the site's member has written: of this
+ * rank's trained parameters, those that its metadata `met` names, or all. *found: the model is of this step; else
+ * nothing is read. */
+bool checkpoint_load_start(Execution *execution, const char *path, int64_t step, bool *found, Diagnostics *diagnostics);
 
 #endif

@@ -342,15 +342,3 @@ bool checkpoint_resume(World *world, Execution *execution, const char *directory
     *found = ok;
     return ok;
 }
-
-bool checkpoint_take_values(World *world, Execution *execution, const char *directory, int64_t step,
-                            Diagnostics *diagnostics)
-{
-    Diagnostics damage = {0};
-    Choice choice = choose(world, execution->program, directory, step + 1, &damage);
-    if (choice.step == step) checkpoint_load_values(execution, &choice.manifest, directory, world->one_host, &damage);
-    free(choice.manifest.files);
-    return (is_intact(world, &damage) && choice.step == step) ||
-           diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE(directory), NULL,
-                             "its checkpoint of step %lld is not whole", (long long)step);
-}

@@ -65,9 +65,5 @@ void checkpoint_save_only(World *world, const Execution *execution, const char *
  * none. Errors: another model or optimiser; all of them damaged. */
 bool checkpoint_resume(World *world, Execution *execution, const char *directory, CheckpointManifest *manifest,
                        bool *found, Diagnostics *diagnostics);
-/* Collective. Loads the values of the checkpoint of this step, which this run has written or loaded and another program
- * has changed since; the optimiser's states stay as they are. */
-bool checkpoint_take_values(World *world, Execution *execution, const char *directory, int64_t step,
-                            Diagnostics *diagnostics);
 
 #endif

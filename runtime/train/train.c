@@ -260,13 +260,14 @@ static Round read_round(const char *path)
     return is_whole && sscanf(line, "%lld %lld", &from, &until) == 2 ? (Round){from, until} : (Round){0, 0};
 }
 
-/* Between two rounds of a federation: waits for the next one, which begins with the values that the checkpoint has
- * then. False: training ends. */
+/* Between two rounds of a federation: waits for the next one, which begins with the values that --round-start has then.
+ * False: training ends. */
 static bool next_round(Training *t)
 {
     Diagnostics diagnostics = {0};
     Round round = {0, 0};
     double since = monotonic_seconds();
+    bool found;
     if (!t->round_is_over) return false;
     while (round.until <= t->step) {
         double now = monotonic_seconds(), pause = round_pause_share * (now - since);
@@ -283,8 +284,11 @@ static bool next_round(Training *t)
     if (t->step < round.from)
         world_fail(t->world, "the round begins at step %lld, and the newest checkpoint that is whole is of step %lld",
                    (long long)round.from, (long long)t->step);
-    if (!checkpoint_take_values(t->world, &t->execution, t->options->checkpoint, t->step, &diagnostics))
-        fail(t, &diagnostics, "the round cannot begin");
+    const char *start = t->options->round_start;
+    if (checkpoint_load_start(&t->execution, start, t->step, &found, &diagnostics) && !found)
+        diagnostics_error(&diagnostics, EXIT_RUN_FAILED, PLACE_FILE(start), NULL, "is not of step %lld",
+                          (long long)t->step);
+    if (diagnostics.errors) fail(t, &diagnostics, "the round cannot begin");
     gradient_sums_spread_values(&t->gradients.sums);
     t->stop_after = round.until;
     t->round_is_over = false;

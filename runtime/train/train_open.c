@@ -210,14 +210,17 @@ static void continue_from(Training *t, const CheckpointManifest *manifest, Diagn
 static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
 {
     CheckpointManifest manifest;
-    bool found = false;
+    bool found = false, begins = false;
     t->saved_step = -1;
     t->seed = t->options->seed;
     t->shuffled = !t->options->no_shuffle;
     if (t->options->resume &&
         checkpoint_resume(t->world, &t->execution, t->options->checkpoint, &manifest, &found, diagnostics) && found) {
+        if (t->options->round_start)
+            checkpoint_load_start(&t->execution, t->options->round_start, manifest.step, &begins, diagnostics);
         gradient_sums_spread_values(&t->gradients.sums);
         continue_from(t, &manifest, diagnostics);
+        if (begins) t->rates = 0;
     }
     settle_schedule(t, diagnostics);
     data_order_open(&t->order, t->seed, t->rows, t->batch, t->shuffled);

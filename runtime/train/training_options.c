@@ -206,8 +206,10 @@ static const Option rows[] = {
      .help = "do not end after --stop-after: wait for the next round (a federation says it to its sites)",
      .detail =
          "Do not end after *--stop-after*. Wait until _FILE_ has a line with two numbers: a step, which this run has "
-         "reached, and a later one. Then take the values of the newest checkpoint, which may have changed, and train "
-         "up to the later step. Two numbers that are -1 end the run. A federation says this to its sites."},
+         "reached, and a later one. Then take the values of *--round-start*, and train up to the later step. Two "
+         "numbers that are -1 end the run. A federation says this to its sites."},
+    {"round-start", 0, "FILE", TRAIN, OPTION_FILE, FIELD(round_start), .agreed = true, .path = OPTION_PATH_HOST,
+     .help = "the values that a round begins with, if they are of this step (a federation says it to its sites)"},
     {"warmup", 0, "N|P%", TRAIN, OPTION_INTEGER, 0, MOST, FIELD(warmup), .agreed = true, .read = read_warmup,
      .help = "raise the learning rate over the first N steps, or P percent of them (default 10%)",
      .detail =
@@ -356,8 +358,8 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
                   "--until-loss";
     else if (options->stop_after && !options->checkpoint)
         problem = "--stop-after needs --checkpoint DIR, to go on from";
-    else if (options->go_on && !options->stop_after)
-        problem = "--go-on FILE needs --stop-after N";
+    else if (options->go_on && (!options->stop_after || !options->round_start))
+        problem = "--go-on FILE needs --stop-after N and --round-start FILE";
     if (!problem) return true;
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
 }

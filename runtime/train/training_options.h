@@ -25,11 +25,11 @@ typedef struct TrainingOptions {
     } lr;
     RateRule *rates; /* the last one that matches a parameter counts */
     size_t rate_count;
-    double lr_decay;        /* from a block to the one before it; 1: none */
-    ScheduleKind schedule;  /* SCHEDULE_COUNT: not given */
-    int64_t schedule_steps; /* after which the schedule is at its end; 0: not given */
-    int64_t stop_after;     /* step; 0: not given */
-    const char *go_on;      /* NULL: not given */
+    double lr_decay;                 /* from a block to the one before it; 1: none */
+    ScheduleKind schedule;           /* SCHEDULE_COUNT: not given */
+    int64_t schedule_steps;          /* after which the schedule is at its end; 0: not given */
+    int64_t stop_after;              /* step; 0: not given */
+    const char *go_on, *round_start; /* NULL: not given */
     struct {
         int64_t steps; /* -1: not given */
         double share;  /* of all steps, when given as a percentage; else 0 */

@@ -160,6 +160,31 @@ static void control_variates_are_written_and_take_their_share(void **state)
     global_model_free(&again);
 }
 
+/* Fragments that met since a site's last step add up, on disk, too; a step or the whole model begins anew. */
+static void fragments_that_met_are_known_until_the_next_step(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    GlobalModel model, read;
+    global_model_open(&model, identity, names, shapes, 3, 0);
+    const FragmentRange a = {0, model.tensors[1].first}, c = {model.tensors[2].first, 11}, all = {0, 11};
+    global_model_note_met(&model, a, false);
+    assert_null(model.met); /* all were new already */
+    global_model_note_met(&model, a, true);
+    assert_true(model.met && model.met[0] && !model.met[1] && !model.met[2]);
+    global_model_note_met(&model, c, false);
+    assert_true(model.met[0] && !model.met[1] && model.met[2]);
+    assert_true(global_model_write(&model, "model.safetensors", &diagnostics));
+    assert_true(global_model_open_file(&read, model.identity, "model.safetensors", 0, &diagnostics));
+    assert_memory_equal(read.met, model.met, 3 * sizeof *model.met);
+    global_model_note_met(&read, c, true);
+    assert_true(!read.met[0] && read.met[2]);
+    global_model_note_met(&read, all, false);
+    assert_null(read.met);
+    global_model_free(&read);
+    global_model_free(&model);
+}
+
 static void a_disk_that_is_full_leaves_the_model_before(void **state)
 {
     (void)state;
@@ -248,6 +273,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_is_read_and_goes_on_bit_for_bit, scratch_folder_enter,
                                         scratch_folder_leave),
         cmocka_unit_test_setup_teardown(control_variates_are_written_and_take_their_share, scratch_folder_enter,
+                                        scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(fragments_that_met_are_known_until_the_next_step, scratch_folder_enter,
                                         scratch_folder_leave),
         cmocka_unit_test_setup_teardown(a_disk_that_is_full_leaves_the_model_before, scratch_folder_enter,
                                         scratch_folder_leave),

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
@@ -27,7 +28,8 @@ static void take(const Federation *federation, const GlobalModel *result, Fragme
     global_model_free(&end);
 }
 
-#define FILE_OF_STEP "at/step-00000000/rank-00.m0000000.safetensors"
+#define STEP "at/step-00000000/"
+#define FIRST_FILE STEP "rank-00.m0000000.safetensors"
 
 /* The first number of a tensor in the only file of the checkpoint. */
 static float first_of(const char *path, const char *name)
@@ -41,7 +43,7 @@ static float first_of(const char *path, const char *name)
     return value;
 }
 
-static void a_killed_replacement_is_made_again(void **state)
+static void a_checkpoint_is_the_former_or_the_new_one(void **state)
 {
     (void)state;
     Diagnostics diagnostics = {0};
@@ -56,22 +58,25 @@ static void a_killed_replacement_is_made_again(void **state)
     global_model_open(&model, federation.compiled.identity, names, shapes, 2, false);
     assert_true(checkpoint_check_directory("at", &diagnostics));
     assert_true(site_checkpoint_begin("at", &federation, &model, &tied, (CheckpointManifest){.rows = 3}, &diagnostics));
-    assert_int_equal(system("printf '\\300' | dd of=" FILE_OF_STEP " bs=1 seek=$(($(stat -c %s " FILE_OF_STEP
-                            ") - 1)) conv=notrunc 2>damage"),
-                     0);
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 5;
-    assert_false(
-        site_checkpoint_replace("at", 0, false, &model, b, &tied, &diagnostics)); /* damaged by something else */
-    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "does not have the content that the checkpoint's manifest lists");
-    assert_int_equal(system("touch at/step-00000000/.replacing"), 0);
-    assert_true(site_checkpoint_replace("at", 0, false, &model, b, &tied, &diagnostics));
+    model.round = 1;
+    assert_int_equal(system("ln " FIRST_FILE " former"), 0);
+    assert_true(site_checkpoint_exchange("at", 0, &model, b, &tied, &diagnostics));
     assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics));
     assert_true(found[0] == 0 && found[8] == 5);
-    assert_true(first_of(FILE_OF_STEP, "bt") == 5 && first_of(FILE_OF_STEP, "momentum/b") == 0);
-    assert_int_equal(system("! ls at/step-00000000/.replacing 2>none && ln " FILE_OF_STEP " backup"), 0);
-    model.round = 1;
-    assert_true(site_checkpoint_restart("at", 0, &model, &tied, &diagnostics)); /* leaves other links alone */
-    assert_true(first_of("backup", "a") == 0 && first_of("at/step-00000000/rank-00.m0000001.safetensors", "a") == 5);
+    assert_true(first_of(STEP "rank-00.m0000001.safetensors", "bt") == 5 && first_of("former", "b") == 0);
+    assert_true(access(FIRST_FILE, F_OK) != 0);
+    model.branch = 1;
+    for (int again = 0; again < 2; again++) /* what a killed site has restarted is not in the way of its second try */
+        assert_true(site_checkpoint_restart("at", 0, &model, &tied, &diagnostics));
+    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics) && found[0] == 5);
+    assert_int_equal(system("for file in " STEP
+                            "rank-*; do printf '\\300' | dd of=$file bs=1 seek=$(($(stat -c %s $file) "
+                            "- 1)) conv=notrunc 2>damage; done"),
+                     0);
+    model.branch = 2;
+    assert_false(site_checkpoint_restart("at", 0, &model, &tied, &diagnostics));
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "does not have the content that the checkpoint's manifest lists");
     global_model_free(&model);
 }
 
@@ -94,7 +99,7 @@ static void a_result_is_added_once(void **state)
     assert_true(round_end_write("end.safetensors", "at", 0, &federation, &model, &diagnostics));
     model.round = 3; /* what stage programs would write is no model of round 5 either */
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = local[i] = (float)i + 0.5F;
-    assert_true(site_checkpoint_replace("at", 0, false, &model, all, &tied, &diagnostics));
+    assert_true(site_checkpoint_exchange("at", 0, &model, all, &tied, &diagnostics));
     model.round = 5;
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 100 - (float)i;
     for (int again = 0; again < 2; again++) {
@@ -109,7 +114,8 @@ static void a_result_is_added_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_killed_replacement_is_made_again, scratch_folder_enter, scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(a_checkpoint_is_the_former_or_the_new_one, scratch_folder_enter,
+                                        scratch_folder_leave),
         cmocka_unit_test_setup_teardown(a_result_is_added_once, scratch_folder_enter, scratch_folder_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
