@@ -67,7 +67,9 @@ double meeting_coordinator_s(const MeetingRules *rules, int vanished)
     double bytes = fragment_bytes(rules), survivors = rules->members - vanished;
     double masks = rules->secure ? survivors + vanished * survivors : 0;
     double model = 8 * (double)rules->elements / rules->costs.storage_Bps; /* values and momentum */
-    double coding = is_coded(rules, 0) * survivors * rules->costs.decode_s + is_coded(rules, 1) * rules->costs.code_s;
+    /* Updates are decoded when they come, to check them, and when they are whole. */
+    double coding =
+        is_coded(rules, 0) * survivors * 2 * rules->costs.decode_s + is_coded(rules, 1) * rules->costs.code_s;
     return bytes * (survivors * rules->costs.sum_s + masks * rules->costs.mask_s) + fragment_values(rules) * coding +
            model;
 }
@@ -80,11 +82,12 @@ static double transfer_s(const MeetingRules *rules, const Replica *replica, int6
 
 double meeting_stop_s(const MeetingRules *rules)
 {
-    /* Stage programs write all; all is read once more for its hash; values are read for the update, written, and read
-     * by stage programs. Programs that end begin by reading and comparing all, and so does the member then. */
+    /* Stage programs write all; all is read once more for its hash; values are read for the update, those of the model
+     * are written, and read by stage programs; what a codec leaves out is written. Programs that end begin by reading
+     * and comparing all, and so does the member then. */
     bool restarts = rules->restarts || rules->overlap;
     double all = 4 * (double)rules->elements * (double)(1 + rules->states), values = 4 * (double)rules->elements;
-    double bytes = 2 * all + (restarts ? 2 * all + values : 3 * values);
+    double bytes = (restarts ? 4 : 2) * all + ((restarts ? 2 : 3) + is_coded(rules, 0)) * values;
     return rules->members < 2 ? 0 : restarts * rules->costs.start_s + bytes / rules->costs.storage_Bps;
 }
 
