@@ -113,11 +113,18 @@ static uint32_t scale_of(uint32_t largest)
     return largest >= CODEC_MOST_BITS ? CODEC_NAN : (largest + 0xffff) >> 16;
 }
 
+static bool is_zero(const float tile[CODEC_TILE])
+{
+    uint32_t any = 0;
+    for (int i = 0; i < CODEC_TILE; i++) any |= bits_of(tile[i]);
+    return !(any & INT32_MAX);
+}
+
 static void encode_tile(Codec codec, float tile[CODEC_TILE], CodecRounding rounding, int64_t channel, uint8_t *bytes)
 {
     int levels = codec_levels(codec), bits = codec_bits(codec);
     uint32_t largest = 0;
-    if (codec_largest(tile, CODEC_TILE) == 0) {
+    if (is_zero(tile)) {
         codec_put_zero_tile(codec, bytes);
         return;
     }
@@ -194,13 +201,13 @@ void codec_decode_row(Codec codec, const uint8_t *bytes, int64_t columns, float 
 
 void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, float least, uint8_t *bytes)
 {
+    static const float zeros[CODEC_TILE];
     for (int64_t first = 0; first < columns; first += CODEC_TILE) {
-        float wanted[CODEC_TILE], coded[CODEC_TILE] = {0};
+        float wanted[CODEC_TILE];
         int64_t count = columns - first < CODEC_TILE ? columns - first : CODEC_TILE;
         for (int64_t i = 0; i < count; i++) wanted[i] = values[first + i] + residual[first + i];
-        if (!codec_bits(codec) || !(codec_largest(wanted, count) <= least))
-            memcpy(coded, wanted, (size_t)count * sizeof *wanted);
-        codec_encode_row(codec, coded, count, (CodecRounding){0}, bytes);
+        bool waits = least > 0 && codec_bits(codec) && codec_largest(wanted, count) <= least;
+        codec_encode_row(codec, waits ? zeros : wanted, count, (CodecRounding){0}, bytes);
         codec_decode_row(codec, bytes, count, values + first);
         for (int64_t i = 0; i < count; i++) {
             float lost = wanted[i] - values[first + i];
