@@ -16,7 +16,7 @@
 #include "frontend/huggingface/config.h"
 #include "frontend/huggingface/import_folder.h"
 #include "frontend/huggingface/tokenizers.h"
-#include "frontend/text/chat_template.h"
+#include "frontend/text/folder_template.h"
 #include "frontend/text/table.h"
 #include "runtime/program/label_names.h"
 
@@ -313,12 +313,44 @@ static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
                                             is_embedding(prediction), prediction->width, most, diagnostics);
 }
 
+static void tell_template(const Prediction *prediction, const char *name)
+{
+    if (!prediction->options->chat_template)
+        text_print(stderr,
+                   "The prompt is written as a question of '%s', which '%s' learned (--chat-template plain: as "
+                   "it stands).\n",
+                   name, prediction->run);
+}
+
+/* A question by the template of the tokenizer's folder. */
+static bool ask_in_own_template(Prediction *prediction, GenerateOptions *wanted, Diagnostics *diagnostics)
+{
+    const char *folder = prediction->folder ? prediction->folder : ".";
+    FolderTemplate *template = folder_template_open(folder, prediction->tokenizer, diagnostics);
+    Buffer text = {0}, problem = {0};
+    if (!template) return false;
+    int32_t end = folder_template_ask(template, wanted->prompt, &text, &problem);
+    if (end < 0) usage_error(diagnostics, "--chat-template plain", "%s", buffer_text(&problem));
+    if (end >= 0 && prediction->end_count < MOST_ENDS) prediction->ends[prediction->end_count++] = end;
+    wanted->whole = true;
+    if (end >= 0 && strcmp(buffer_text(&text), wanted->prompt) != 0) {
+        wanted->question = wanted->prompt;
+        tell_template(prediction, CHAT_TEMPLATE_FOLDER);
+    }
+    wanted->prompt = arena_string(&prediction->arena, buffer_text(&text));
+    folder_template_free(template);
+    buffer_free(&text);
+    buffer_free(&problem);
+    return end >= 0;
+}
+
 /* What learned conversations answers the prompt only between the marks of a user's turn. */
 static bool ask_in_template(Prediction *prediction, GenerateOptions *wanted, Diagnostics *diagnostics)
 {
     const char *prompt = wanted->prompt, *given = prediction->options->chat_template;
     const char *name = given ? given : prediction->chat_template;
     if (!name) return true;
+    if (strcmp(name, CHAT_TEMPLATE_FOLDER) == 0) return ask_in_own_template(prediction, wanted, diagnostics);
     const ChatTemplate *template = chat_template_choose(name, prediction->tokenizer, diagnostics);
     int32_t end = template ? chat_template_end(template, prediction->end_of_text, prediction->folder,
                                                prediction->tokenizer, diagnostics)
@@ -337,11 +369,7 @@ static bool ask_in_template(Prediction *prediction, GenerateOptions *wanted, Dia
     buffer_free(&text);
     if (strcmp(turn, prompt) == 0 || (!given && chat_template_is_written(template, prompt))) return true;
     wanted->question = prompt, wanted->prompt = turn;
-    if (!given)
-        text_print(stderr,
-                   "The prompt is written as a question of '%s', which '%s' learned (--chat-template plain: as "
-                   "it stands).\n",
-                   name, prediction->run);
+    tell_template(prediction, name);
     return true;
 }
 

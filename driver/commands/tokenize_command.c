@@ -86,6 +86,12 @@ static bool settle_chat(const Options *options, DatasetOptions *dataset, Tokeniz
     dataset->end_of_text = chat_end_of_text(options->end_of_text, folder, tokenizer, diagnostics);
     if (dataset->end_of_text < 0) return false;
     if (dataset->task == DATASET_LM) return true;
+    if (options->chat_template && strcmp(options->chat_template, CHAT_TEMPLATE_FOLDER) == 0) {
+        if (!folder)
+            return wrong_options(diagnostics, "--chat-template folder needs --tokenizer FOLDER/tokenizer.json");
+        dataset->folder_template = folder_template_open(folder, tokenizer, diagnostics);
+        return dataset->folder_template != NULL;
+    }
     dataset->chat_template = chat_template_choose(options->chat_template, tokenizer, diagnostics);
     if (dataset->chat_template && !options->chat_template && !options->quiet)
         text_print(stderr, "chat template: %s (another one: --chat-template)\n",
@@ -130,6 +136,7 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
                             "them become the same token",
                             summary.unknown, summary.tokens);
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
+    folder_template_free(dataset.folder_template);
     tokenizer_free(tokenizer);
     arena_free(&arena);
     return ok;

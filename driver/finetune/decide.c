@@ -12,7 +12,6 @@
 #include "driver/finetune/table_check.h"
 #include "frontend/huggingface/add_head.h"
 #include "frontend/text/dataset_options.h"
-#include "frontend/text/chat_template.h"
 #include "frontend/text/labels.h"
 #include "graph/passes/pack_rows.h"
 #include "runtime/program/label_names.h"
@@ -297,15 +296,32 @@ static void take_length(Decision *decision, const uint32_t *lengths, int64_t lea
         cut, rows, lengths[rows - 1], length < wanted ? ": the model has no more positions" : "");
 }
 
+/* Where the tokenizer is. */
+static const char *tokenizer_folder(const Decision *decision)
+{
+    const char *file = decision->settings->of[SETTING_TOKENIZER].value, *slash = strrchr(file, '/');
+    return slash ? text_of("%.*s", (int)(slash - file), file) : ".";
+}
+
 static bool decide_end_of_text(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
 {
     const char *given = decision->options->given[SETTING_END_OF_TEXT];
-    const char *file = decision->settings->of[SETTING_TOKENIZER].value, *slash = strrchr(file, '/');
     if (decision->columns.task != TASK_CHAT && decision->columns.task != TASK_NEXT)
         return !given || usage_error(diagnostics, "leave it out", "--end-of-text is for --task chat and --task lm");
     set(END_OF_TEXT, given, NULL);
-    const char *folder = slash ? text_of("%.*s", (int)(slash - file), file) : ".";
-    return chat_end_of_text(given, folder, tokenizer, diagnostics) >= 0;
+    return chat_end_of_text(given, tokenizer_folder(decision), tokenizer, diagnostics) >= 0;
+}
+
+/* The column for which only the folder's own template has a place; NULL: there is none, or the folder has no
+ * template. */
+static const char *find_beside(Decision *decision)
+{
+    static const char *const names[] = {"tools", "documents", "chat_template_kwargs"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const SurveyColumn *column = table_survey_column(&decision->survey, names[i]);
+        if (column && column->filled) return folder_template_is_there(tokenizer_folder(decision)) ? names[i] : NULL;
+    }
+    return NULL;
 }
 
 static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *diagnostics)
@@ -314,18 +330,28 @@ static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *d
     if (decision->columns.task != TASK_CHAT)
         return !given ||
                usage_error(diagnostics, "leave it out, or give --task chat", "--chat-template is for conversations");
-    const ChatTemplate *template = chat_template_choose(given, tokenizer, diagnostics);
-    if (!template) return false;
-    set(CHAT_TEMPLATE, chat_template_name(template), given ? NULL : "by the tokenizer's tokens");
+    const char *beside = given ? NULL : find_beside(decision);
+    if (beside || (given && strcmp(given, CHAT_TEMPLATE_FOLDER) == 0)) {
+        FolderTemplate *own = folder_template_open(tokenizer_folder(decision), tokenizer, diagnostics);
+        if (!own) return false;
+        folder_template_free(own);
+        set(CHAT_TEMPLATE, CHAT_TEMPLATE_FOLDER, beside ? "the table has '%s'" : NULL, beside);
+    } else {
+        const ChatTemplate *template = chat_template_choose(given, tokenizer, diagnostics);
+        if (!template) return false;
+        set(CHAT_TEMPLATE, chat_template_name(template), given ? NULL : "by the tokenizer's tokens");
+    }
     set(TRAIN_ON, decision->options->given[SETTING_TRAIN_ON], NULL);
     return true;
 }
 
-/* Tokens of the template around a prompt and its response. */
+/* Tokens of the template around a prompt and its response; of the folder's own, about so many. */
+enum { AROUND_OWN = 32 };
 static uint32_t tokens_of_template(const Decision *decision, Tokenizer *tokenizer)
 {
-    const ChatTemplate *template =
-        chat_template_choose(decision->settings->of[SETTING_CHAT_TEMPLATE].value, tokenizer, NULL);
+    const char *name = decision->settings->of[SETTING_CHAT_TEMPLATE].value;
+    if (strcmp(name, CHAT_TEMPLATE_FOLDER) == 0) return AROUND_OWN;
+    const ChatTemplate *template = chat_template_choose(name, tokenizer, NULL);
     ChatMessage messages[3] = {{CHAT_USER, "", 0, false}, {CHAT_INPUT, "", 0, false}, {CHAT_ASSISTANT, "", 0, false}};
     bool input = decision->columns.text_count == 3;
     if (!input) messages[1] = messages[2];

@@ -278,6 +278,21 @@ static void frame_message(Lengths *lengths)
         array_push(lengths->ids.items, lengths->ids.count, lengths->ids.capacity, 0);
 }
 
+/* What only the folder's own template writes, about as long as its JSON. */
+static void encode_members(Lengths *lengths, const json_t *object)
+{
+    static const char *const names[] = {"tools", "documents", "tool_calls", "reasoning_content"};
+    enum { AROUND_TOOLS = 160 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *member = json_object_get(object, names[i]);
+        char *text = member && !json_is_null(member) ? json_dumps(member, JSON_ENCODE_ANY) : NULL;
+        if (text) tokenizer_encode(lengths->tokenizer, text, strlen(text), &lengths->ids);
+        for (int k = 0; text && i < 2 && k < AROUND_TOOLS; k++)
+            array_push(lengths->ids.items, lengths->ids.count, lengths->ids.capacity, 0);
+        free(text);
+    }
+}
+
 static void encode_field(Lengths *lengths, TableField field)
 {
     json_t *list = lengths->lists ? cell_list(field, BLANKS) : NULL;
@@ -289,6 +304,7 @@ static void encode_field(Lengths *lengths, TableField field)
                                                             : item,
                                      number);
         if (json_is_object(item)) frame_message(lengths);
+        encode_members(lengths, item);
         if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
     }
     if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
@@ -300,6 +316,7 @@ static bool take_length(void *context, TableReader *reader, const size_t *at)
     Lengths *lengths = context;
     size_t tokens = 0, texts = lengths->apart ? 1 : lengths->count;
     lengths->ids.count = 0;
+    if (lengths->lists) encode_members(lengths, reader->object);
     for (size_t i = 0; i < lengths->count; i++) {
         size_t place = at[lengths->columns[i]];
         if (lengths->apart) lengths->ids.count = 0;

@@ -297,12 +297,17 @@ static const Option rows[] = {
          "PROMPT,INPUT,RESPONSE, for a model to learn the responses. *lm* reads documents, the column *--text* COL "
          "or whole files of plain text, and cuts them into windows of *--max-length* tokens."},
     {"chat-template", 0, "NAME", TOKENIZE | FINETUNE | PREDICT, OPTION_CHOICE, FIELD(chat_template),
-     .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS),
-     .help = "how conversations are written: chatml, llama3, gemma, mistral, alpaca or plain (default: the one whose "
-             "tokens the tokenizer has, else alpaca; of a run: its own)",
-     .detail = "*skycc predict RUN --prompt QUESTION* writes the question as the run learned conversations, and prints "
-               "the answer. A prompt that has marks of the template stands as it is; with *--chat-template plain* any "
-               "prompt does."},
+     .choices = OPTION_WORDS(CHAT_TEMPLATE_WORDS, CHAT_TEMPLATE_FOLDER),
+     .help = "how conversations are written: chatml, llama3, gemma, mistral, alpaca, plain, or folder, as the "
+             "tokenizer's folder says (default: the one whose tokens the tokenizer has, else alpaca; of a run: its "
+             "own)",
+     .detail =
+         "*folder* is chat_template.jinja next to the tokenizer, or that of tokenizer_config.json: it also writes "
+         "tools (a column _tools_), calls of them, and documents. *skycc finetune* takes it by itself for a table "
+         "with such columns. *skycc predict RUN --prompt QUESTION* writes the question as the run learned "
+         "conversations, and prints the answer. A prompt that has marks of the template stands as it is; with "
+         "*--chat-template plain* any "
+         "prompt does."},
     {"train-on", 0, "WHAT", TOKENIZE | FINETUNE, OPTION_CHOICE, FIELD(train_on), .initial = "responses",
      .choices = OPTION_WORDS("responses", "all"),
      .help = "of conversations: learn the responses alone, or questions too"},

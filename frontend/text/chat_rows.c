@@ -6,6 +6,7 @@
 #include "frontend/text/dataset_job.h"
 
 enum { MOST_MESSAGES = 10000 };
+#define OWN_TEMPLATE "take the template of the tokenizer's folder: --chat-template folder"
 
 /* ---- Rows ---- */
 
@@ -78,18 +79,27 @@ static bool find_role(Job *job, const char *word, ChatRole *role)
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].word, word) == 0) return *role = words[i].role, true;
     return table_error(
-        &job->reader, "there are system, user and assistant",
+        &job->reader, "there are system, user and assistant; for others, " OWN_TEMPLATE,
         word ? "has a message of the role '%.60s', which is not supported" : "has a message without role", word);
 }
+
+static const char *const thoughts[] = {"reasoning_content", "thinking", "reasoning"};
 
 /* A text, or a list of parts that are texts, which become one; NULL after reporting. */
 static const char *content_of(Job *job, const json_t *message, const json_t *content)
 {
     const json_t *calls = json_object_get(message, "tool_calls");
     if (json_array_size(calls) || (calls && !json_is_null(calls) && !json_is_string(content))) {
-        table_error(&job->reader, NULL, "calls tools, which is not supported");
+        table_error(&job->reader, OWN_TEMPLATE, "calls tools, which the chat template %s does not write",
+                    chat_template_name(job->options->chat_template));
         return NULL;
     }
+    for (size_t i = 0; i < sizeof thoughts / sizeof *thoughts; i++)
+        if (json_string_length(json_object_get(message, thoughts[i]))) {
+            table_error(&job->reader, OWN_TEMPLATE, "has '%s', which the chat template %s does not write", thoughts[i],
+                        chat_template_name(job->options->chat_template));
+            return NULL;
+        }
     if (json_is_string(content)) return json_string_value(content);
     Buffer joined = {0};
     bool ok = json_is_array(content);
@@ -174,6 +184,26 @@ static bool *find_learned(Job *job, const Buffer *text, const ChatSpan *spans, s
     return learned;
 }
 
+/* A row of a text that is written; `whole`: with its first tokens. */
+static void add_text(Job *job, const Buffer *text, const ChatSpan *spans, size_t learned, bool whole)
+{
+    bool all = job->options->learns_all;
+    TokenIds row = {0};
+    job->texts[0].count = 0;
+    if (!learned && !all) {
+        table_error(&job->reader, "or learn everything: --train-on all", "has no response that could be learned");
+    } else if (job_encode(job, 0, text->bytes, text->size)) {
+        const bool *own = find_learned(job, text, spans, learned);
+        if (!whole) begin_row(job, &row);
+        size_t before = row.count, count = job->texts[0].count;
+        for (size_t i = 0; i < count; i++) array_push(row.items, row.count, row.capacity, job->texts[0].items[i]);
+        bool *labelled = arena_new_array(&job->row_arena, bool, row.count);
+        memcpy(labelled + before, own, count * sizeof *own);
+        add_row(job, row.items, all ? NULL : labelled, row.count);
+    }
+    free(row.items);
+}
+
 static void add_chat(Job *job, const Chat *chat)
 {
     const ChatTemplate *template = job->options->chat_template;
@@ -183,36 +213,176 @@ static void add_chat(Job *job, const Chat *chat)
                     "has %s, which the chat template %s cannot write", misfit, chat_template_name(template));
         return;
     }
-    bool all = job->options->learns_all;
     Buffer text = {0}, end = {0};
     ChatSpan *spans = arena_new_array(&job->row_arena, ChatSpan, chat->count);
-    TokenIds row = {0};
     tokenizer_piece(job->tokenizer, job->options->end_of_text, &end);
     size_t learned = chat_template_write(template, chat->messages, chat->count, buffer_text(&end), &text, spans);
-    job->texts[0].count = 0;
-    if (!learned && !all) {
-        table_error(&job->reader, "or learn everything: --train-on all", "has no response that could be learned");
-    } else if (job_encode(job, 0, text.bytes, text.size)) {
-        const bool *own = find_learned(job, &text, spans, learned);
-        if (!chat_template_is_whole(template)) begin_row(job, &row);
-        size_t before = row.count, count = job->texts[0].count;
-        for (size_t i = 0; i < count; i++) array_push(row.items, row.count, row.capacity, job->texts[0].items[i]);
-        bool *labelled = arena_new_array(&job->row_arena, bool, row.count);
-        memcpy(labelled + before, own, count * sizeof *own);
-        add_row(job, row.items, all ? NULL : labelled, row.count);
-    }
+    add_text(job, &text, spans, learned, chat_template_is_whole(template));
     buffer_free(&text);
     buffer_free(&end);
-    free(row.items);
+}
+
+/* ---- By the folder's own template ---- */
+
+static const char *const beside[] = {"tools", "documents", "chat_template_kwargs"};
+
+/* What a column next to the messages says, which may be JSON in a text; NULL: nothing. The caller frees it. */
+static json_t *read_beside(Job *job, const char *column, bool *ok)
+{
+    json_t *given = json_object_get(job->reader.object, column), *value = NULL;
+    if (json_is_string(given) && json_string_length(given)) {
+        value = json_loadb(json_string_value(given), json_string_length(given), 0, NULL);
+        *ok &= value || table_error(&job->reader, NULL, "'%s' is a text that is no JSON", column);
+    } else if (json_is_array(given) || json_is_object(given)) {
+        value = json_incref(given);
+    }
+    if (!json_object_size(value) && !json_array_size(value)) json_decref(value), value = NULL;
+    return value;
+}
+
+/* skycc's own templates have no place for what stands next to messages. */
+static bool refuse_beside(Job *job)
+{
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        bool ok = true;
+        json_t *value = read_beside(job, beside[i], &ok);
+        json_decref(value);
+        if (value)
+            return table_error(&job->reader, OWN_TEMPLATE, "has '%s', which the chat template %s does not write",
+                               beside[i], chat_template_name(job->options->chat_template));
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* A message as templates know it: "from" and "value" become "role" and "content", members that are null are left out,
+ * and reasoning has the names that templates read. */
+static json_t *own_message(Job *job, const json_t *message)
+{
+    static const char *const names[CHAT_ROLE_COUNT] = {"system", "user", "user", "assistant"};
+    const char *from = json_string_value(json_object_get(message, "from")), *key;
+    json_t *own = json_is_object(message) ? json_object() : NULL, *member, *thought = NULL;
+    ChatRole role = CHAT_USER;
+    bool turned = from && !json_object_get(message, "role");
+    if (turned && !find_role(job, from, &role)) return json_decref(own), NULL;
+    json_object_foreach((json_t *)message, key, member)
+    {
+        if (json_is_null(member) || (turned && strcmp(key, "from") == 0)) continue;
+        json_object_set(own, turned && strcmp(key, "value") == 0 ? "content" : key, member);
+    }
+    if (turned) json_object_set_new(own, "role", json_string(names[role]));
+    for (size_t i = 0; !thought && i < sizeof thoughts / sizeof *thoughts; i++)
+        thought = json_object_get(own, thoughts[i]);
+    if (thought && !json_object_get(own, "thinking")) json_object_set(own, "thinking", thought);
+    if (thought) json_object_set(own, "reasoning_content", thought);
+    return own;
+}
+
+/* Appends a column's messages, or its text as one of that role. An input goes on with the question before it. */
+static bool append_column(Job *job, json_t *messages, TableField field, const char *role, const char *column)
+{
+    json_t *list = field.nested || job->text_count == 1 ? cell_read(field) : NULL;
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    bool ok = true;
+    if (field.nested || job->text_count == 1) {
+        ok = (json_is_array(list) && json_array_size(list) && json_array_size(list) <= MOST_MESSAGES) ||
+             table_error(&job->reader, "write [{\"role\": \"user\", \"content\": \"...\"}, ...]",
+                         "'%s' is not a list of messages", column);
+        for (size_t i = 0; ok && i < json_array_size(list); i++) {
+            json_t *message = own_message(job, json_array_get(list, i));
+            ok = json_is_object(message) || table_error(&job->reader, NULL, "has a message that is no object");
+            if (ok) json_array_append_new(messages, message);
+        }
+    } else if (role) {
+        json_array_append_new(messages, json_pack("{s:s, s:s%}", "role", role, "content", field.text, field.length));
+    } else if (field.length) {
+        json_object_set_new(last, "content",
+                            json_sprintf("%s\n%.*s", json_string_value(json_object_get(last, "content")),
+                                         (int)field.length, field.text));
+    }
+    json_decref(list);
+    return ok;
+}
+
+/* The row as variables of a template; *given: how many messages are no responses to learn. */
+static json_t *own_chat(Job *job, size_t *given)
+{
+    json_t *chat = json_object(), *messages = json_array();
+    bool ok = true;
+    json_object_set_new(chat, "messages", messages);
+    for (size_t i = 0; ok && i < job->text_count; i++) {
+        bool last = i + 1 == job->text_count;
+        if (last) *given = job->text_count > 1 ? json_array_size(messages) : 0;
+        ok = append_column(job, messages, job->reader.fields[job->columns.text[i]],
+                           last ? "assistant"
+                           : i  ? NULL
+                                : "user",
+                           job->names[i]);
+    }
+    for (size_t i = 0; ok && i < sizeof beside / sizeof *beside; i++) {
+        json_t *value = read_beside(job, beside[i], &ok);
+        if (i == 2)
+            json_object_update_missing(chat, value);
+        else if (value)
+            json_object_set(chat, beside[i], value);
+        json_decref(value);
+    }
+    if (!ok) json_decref(chat);
+    return ok ? chat : NULL;
+}
+
+/* Leaves out the spans of messages with the weight 0, and of those that are given. Returns how many are left; SIZE_MAX:
+ * it is not known whose they are. */
+static size_t drop_spans(const json_t *messages, size_t given, ChatSpan *spans, size_t count)
+{
+    size_t at = 0, kept = 0, dropped = 0;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i), *weight = json_object_get(message, "weight");
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!role || (strcmp(role, "assistant") != 0 && strcmp(role, "model") != 0)) continue;
+        bool drops = i < given || (json_is_number(weight) && json_number_value(weight) == 0);
+        dropped += drops;
+        if (!drops && at < count) spans[kept++] = spans[at];
+        at++;
+    }
+    return at == count ? kept : dropped ? SIZE_MAX : count;
+}
+
+static void read_own_chat(Job *job)
+{
+    size_t given = 0, count = 0;
+    json_t *chat = own_chat(job, &given);
+    Buffer text = {0}, problem = {0};
+    ChatSpan *spans = NULL;
+    if (!chat) return;
+    bool ok = folder_template_write(job->options->folder_template, chat, &text, &spans, &count, &problem);
+    size_t learned = ok ? drop_spans(json_object_get(chat, "messages"), given, spans, count) : 0;
+    if (ok && learned == SIZE_MAX)
+        table_error(&job->reader, NULL, "has answers that are not to be learned, but the template marks %zu parts",
+                    count);
+    else if (ok)
+        add_text(job, &text, spans, learned, true);
+    else
+        table_error(&job->reader, "one of skycc's templates: --chat-template NAME", "cannot be written: %s",
+                    buffer_text(&problem));
+    free(spans);
+    buffer_free(&text);
+    buffer_free(&problem);
+    json_decref(chat);
+}
+
+static void read_chat(Job *job)
+{
+    Chat chat = {0};
+    json_t *lists[3] = {NULL};
+    if (refuse_beside(job) && add_columns(job, &chat, lists)) add_chat(job, &chat);
+    for (int i = 0; i < 3; i++) json_decref(lists[i]);
+    free(chat.messages);
 }
 
 void job_read_chat(Job *job)
 {
-    Chat chat = {0};
-    json_t *lists[3] = {NULL};
-    if (add_columns(job, &chat, lists)) add_chat(job, &chat);
-    for (int i = 0; i < 3; i++) json_decref(lists[i]);
-    free(chat.messages);
+    (job->options->folder_template ? read_own_chat : read_chat)(job);
     arena_free(&job->row_arena);
     job->row_arena = (Arena){0};
 }

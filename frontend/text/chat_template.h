@@ -17,6 +17,7 @@
 #include "frontend/text/tokenizer.h"
 
 #define CHAT_TEMPLATE_WORDS "chatml", "llama3", "gemma", "mistral", "alpaca", "plain"
+#define CHAT_TEMPLATE_FOLDER "folder" /* the folder's own: folder_template.h */
 
 typedef enum ChatRole { CHAT_SYSTEM, CHAT_USER, CHAT_INPUT, CHAT_ASSISTANT, CHAT_ROLE_COUNT } ChatRole;
 

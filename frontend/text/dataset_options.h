@@ -2,7 +2,7 @@
 #ifndef FRONTEND_TEXT_DATASET_OPTIONS_H
 #define FRONTEND_TEXT_DATASET_OPTIONS_H
 
-#include "frontend/text/chat_template.h"
+#include "frontend/text/folder_template.h"
 #include "frontend/text/table.h"
 
 typedef enum DatasetTask {
@@ -45,9 +45,10 @@ typedef struct DatasetOptions {
     bool stratified; /* of every class the same share, as far as whole rows allow */
     /* Of chat and lm. */
     const ChatTemplate *chat_template;
-    int32_t end_of_text; /* the token */
-    bool learns_all;     /* questions too, not only responses */
-    bool balance;        /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
+    FolderTemplate *folder_template; /* instead; NULL: none */
+    int32_t end_of_text;             /* the token */
+    bool learns_all;                 /* questions too, not only responses */
+    bool balance; /* repeat rows of the rarer classes, not of those held out, until all are as frequent */
 } DatasetOptions;
 
 /* How many tokens two windows of this length share, where nobody says it. */

@@ -108,6 +108,25 @@ def check_chats():
     require([row["loss"] for row in worst] == sorted((row["loss"] for row in worst), reverse=True), worst)
 
 
+def check_tools():
+    """The folder's template by itself, for a table with tools."""
+    with open("chats.jsonl") as file, open("tools.jsonl", "w") as out:
+        out.writelines(json.dumps({**json.loads(line), "tools": [{"name": "f"}]}) + "\n" for line in file)
+    template = "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ '<|im_start|>' + m.role + " \
+               "m.content + '<|im_end|>' }}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% endif %}"
+    with open("folder/chat_template.jinja", "w") as file:
+        file.write(template)
+    settings = finetune("tools.jsonl", "tools", "--lora", "r=2")[0]
+    require(settings["chat-template"] == "folder", settings)
+    asked = run(skycc, "predict", "tools", "--prompt", "Well?", "--tokens", "3")
+    written = run(skycc, "predict", "tools", "--prompt", "<|im_start|>userWell?<|im_end|><|im_start|>assistant",
+                  "--tokens", "3")
+    require("'folder'" in asked.stderr and written.stdout.endswith(asked.stdout) and asked.stdout != written.stdout,
+            asked, written)
+    with open("folder/chat_template.jinja", "w") as file:
+        file.write("{}")
+
+
 def check_others():
     settings, metrics, text = finetune("prompts.jsonl", "all", "--chat-template", "plain", "--lora", "r=2")
     require(settings["task"] == "chat" and settings["chat-template"] == "plain" and metrics["loss"] > 0, settings)
@@ -146,6 +165,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-", ignore_cleanup_errors=Tru
     make_folder("small", 31)
     make_tables()
     check_chats()
+    check_tools()
     check_others()
     check_refusals()
     browser.look({name: f"{name}/report.html" for name in ("chats", "all", "book")}, here)

@@ -95,10 +95,86 @@ TEMPLATES = {
                 "{{ '[INST] ' + (before if loop.first else '') + m.content + '[/INST]' }}{% endif %}{% endfor %}"),
 }
 
-
 def say(*texts, system=None):
     first = [{"role": "system", "content": system}] if system else []
     return first + [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
+
+
+# A folder's own template: with tools and documents, thoughts only after the last question, and, in FEATURES, what else
+# the language has. Without its marks around answers it says the same.
+OWN = """{#- Answers may call tools. -#}
+{%- macro called(call, more=true) -%}
+    {{- '<call>' }}{{ call.name }}({{ call.arguments | tojson }}){{ '</call>' if more else '' -}}
+{%- endmacro %}
+{%- set state = namespace(last=-1) %}
+{%- for m in messages if m.role == 'user' %}
+    {%- set state.last = loop.index0 %}
+{%- endfor %}
+{%- set head = messages[0].content if messages and messages[0].role == 'system' else '' %}
+{%- if tools or head or documents %}
+<|im_start|>system
+{{ head | trim }}
+    {%- for tool in tools or [] %}
+
+{{ tool.function | tojson(indent=2) }}
+    {%- else %}
+
+none
+    {%- endfor %}
+    {% if documents %}{{ documents | map(attribute='title') | join(', ') }}{% endif %}
+<|im_end|>
+{% endif %}
+{%- set asked = namespace(count=-1) %}
+{%- set rest = messages[1:] if head else messages %}
+{%- for m in rest %}
+    {%- if m.role == 'assistant' %}
+        {{- '<|im_start|>assistant\n' }}
+        {%- generation %}
+        {%- if asked.count == state.last and enable_thinking is not false %}
+            {{- '<think>' ~ (m.reasoning_content | default('')) ~ '</think>' }}
+        {%- endif %}
+        {{- m.content if m.content is string }}
+        {%- for c in m.tool_calls %}{{ called(c.function, more=not loop.last) }}{% endfor %}
+        {{- '<|im_end|>' }}
+        {%- endgeneration %}
+        {{- '\n' }}
+    {%- elif m.role == 'tool' %}
+        {{- '<|im_start|>user\nresult: ' + m['content'] + '<|im_end|>\n' }}
+    {%- elif m.role == 'user' %}
+        {%- set asked.count = asked.count + 1 %}
+        {{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+"""
+FEATURES = r"""{% set o = {'b': 2, 'A': 'x', 'n': none, 'l': [1, 2.5, true]} %}
+  {% if 1 < 2 <= 3 and not 'z' in 'abc' and 'b' in o %}line{% endif +%}
+{{ [1, 2, 3][::-1] | tojson }} {{ 'häßlich'[1:-1] }} {{ 'abc'[-1] }} {{ o | tojson }} {{ o.l }} {{ o }}
+{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 1e3 if false else 1.0 }} {{ 2 * 3 + 4 - 1 }} {{ 'a' ~ 1 ~ none }}
+{% for k, v in o | dictsort %}{{ loop.index }}{{ k }}{{ loop.last }}{% if k == 'l' %}{% break %}{% endif %}{% endfor %}
+{% for k, v in o.items() %}
+{% if v is none %}{% continue %}{% endif %}{{ k | upper }}{{ loop.nextitem is defined }}{% endfor %}
+{{ '\tq"\u00e9' | tojson }} {{ 'a-b'.split('-')[1] }} {{ ' x '.lstrip() }}{{ 'xxaxx'.strip('x') }} {{ 'a b' | title }}
+{{ messages | selectattr('role', 'equalto', 'user') | list | length }} 
+{{ [3, 'y'] | join('+') }} {{ missing is defined }}
+{{ (1, 2) | last }} {{ range(2, 5) | list }} {{ 'ab' * 1 if false else 'x' 'y' }}
+{{ missing | default('d') }} {{ 5 is odd }}
+{% set t %}block {{ 1 }}{% endset %}{{ t | replace('b', 'B') | indent(2, true) }}
+{{ 'it\'s' }} {{ ["it's"] }} {{ true }}
+{{- "<|im_end|>" }}
+"""
+CALL = [{"function": {"name": "add", "arguments": {"a": 1, "b": [2.0, 1e-7, 1e22], "c": "\x1f\x7f\"é"}}}]
+OWN_CHATS = [
+    {"messages": [{"role": "system", "content": " Be brief.\n"}, {"role": "user", "content": "1+2?"},
+                  {"role": "assistant", "content": None, "tool_calls": CALL},
+                  {"role": "tool", "content": "3"}, {"role": "assistant", "content": "three"},
+                  {"role": "user", "content": "And?"},
+                  {"role": "assistant", "content": "done", "thinking": "hm", "tool_calls": CALL * 2}],
+     "tools": [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {},
+                                                                               "required": []}}}]},
+    {"messages": say("a", "b<b>", "c", "<think"), "documents": [{"title": "t", "text": "u"}, {"title": "v"}]},
+    {"messages": say("a", "", "c", "d"), "chat_template_kwargs": {"enable_thinking": False}},
+]
 
 
 CHATS = [
@@ -123,6 +199,15 @@ def main(folder):
         found = [fast.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True) for chat in CHATS]
         result["templates"][name] = {"tokenizer": tokenizer, "ids": [row["input_ids"] for row in found],
                                      "learned": [row["assistant_masks"] for row in found]}
+    fast = PreTrainedTokenizerFast(tokenizer_object=TOKENIZERS["qwen"])
+    fast.chat_template = OWN
+    found = [fast.apply_chat_template(chat["messages"], tools=chat.get("tools"), documents=chat.get("documents"),
+                                      return_dict=True, return_assistant_tokens_mask=True,
+                                      **chat.get("chat_template_kwargs", {})) for chat in OWN_CHATS]
+    fast.chat_template = FEATURES
+    result["own"] = {"template": OWN, "chats": OWN_CHATS, "ids": [row["input_ids"] for row in found],
+                     "learned": [row["assistant_masks"] for row in found], "features": FEATURES,
+                     "features_ids": fast.apply_chat_template(OWN_CHATS[1]["messages"])["input_ids"]}
     with lzma.open(f"{folder}/chats.json.xz", "wt", encoding="utf-8", preset=9) as out:
         json.dump(result, out, separators=(",", ":"))
 

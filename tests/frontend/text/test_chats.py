@@ -10,6 +10,7 @@ import csv
 import json
 import lzma
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,38 @@ def check_weights_and_cuts():
     require(len(ids) == 1 and "1 rows were left out: their first response" in message, message)
 
 
+def check_own_template():
+    own = cases["own"]
+    json_lines("own.jsonl", own["chats"])
+
+    def check(template, rows, wanted, learned=None, name="chat_template.jinja"):
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(template)
+        found = tokenize(rows, "qwen", "--task", "chat", "--chat-template", "folder", length=1000)
+        require(found[0] == wanted, "the folder's template:", found[0], wanted)
+        require(not learned or found[1] == learned, "the folder's template learns", found[1], learned)
+        os.remove(name)
+
+    check(own["template"], "own.jsonl", own["ids"], own["learned"])
+    unmarked = re.sub("{%- (end)?generation %}", "{%- if true %}{% endif -%}", own["template"])
+    check(json.dumps({"chat_template": unmarked}), "own.jsonl", own["ids"], own["learned"],
+          "tokenizer_config.json")
+    json_lines("plain.jsonl", [{"messages": own["chats"][1]["messages"]}])
+    features = own["features"].replace("{{- \"<|im_end|>\" }}", "{%- generation %}<|im_end|>{% endgeneration %}")
+    check(features, "plain.jsonl", [own["features_ids"]])
+    for template, wanted in (("{% for i in range(9) %}", "there is no endfor"), ("{{ messages | nop }}", "'nop'"),
+                             ("{{ messages[0].no.no }}", "undefined"), ("{{ raise_exception('no way') }}", "no way"),
+                             ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"),
+                             ("{{ messages[0].content }}", "does not say where the assistant's part"),
+                             ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "too")):
+        with open("chat_template.jinja", "w") as file:
+            file.write(template)
+        refuse("plain.jsonl", 1, wanted, "--chat-template", "folder")
+    refuse("own.jsonl", 1, "does not write 'tools'", "--chat-template", "folder")
+    os.remove("chat_template.jinja")
+    refuse("own.jsonl", 1, "has no chat template", "--chat-template", "folder")
+
+
 def check_documents():
     texts = ["one two three four five six seven eight nine ten " * 8, "short"]
     with open("book.txt", "w") as file:
@@ -140,30 +173,41 @@ def check_documents():
     require(alone[0] == ids[:-1], "a plain text is one document", alone[0])
 
 
+def refuse(table, code, wanted, *options, tokenizer="qwen"):
+    result = subprocess.run([skycc, "tokenize", table, "--tokenizer", f"{tokenizer}.json", "--task", "chat", "-o",
+                             "none", *options], capture_output=True, text=True)
+    require(result.returncode == code and wanted in result.stderr, table, wanted, options, result.stderr)
+    require(not os.path.exists("none"), wanted, "leaves a file")
+
+
 def check_refusals():
-    def refuse(code, wanted, rows, *options, tokenizer="qwen"):
+    def refuse_rows(code, wanted, rows, *options, tokenizer="qwen"):
         json_lines("refused.jsonl", rows)
-        result = subprocess.run([skycc, "tokenize", "refused.jsonl", "--tokenizer", f"{tokenizer}.json", "--task",
-                                 "chat", "-o", "none", *options], capture_output=True, text=True)
-        require(result.returncode == code and wanted in result.stderr, rows, options, result.stderr)
-        require(not os.path.exists("none"), rows, "leaves a file")
+        refuse("refused.jsonl", code, wanted, *options, tokenizer=tokenizer)
 
     ask, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
-    refuse(1, "has no response", [{"messages": [ask]}])
-    refuse(1, "role 'tool'", [{"messages": [ask, {"role": "tool", "content": "x"}, answer]}])
-    refuse(1, "calls tools", [{"messages": [ask, {"role": "assistant", "content": None, "tool_calls": []}]}])
-    refuse(1, "calls tools", [{"messages": [ask, {"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}]}])
-    refuse(1, "content is not a text", [{"messages": [{"role": "user", "content": [{"type": "image"}]}, answer]}])
-    refuse(1, "is not a list of messages", [{"messages": "a"}])
-    refuse(1, "not the first", [{"messages": [ask, {"role": "system", "content": "x"}, answer]}])
+    refuse_rows(1, "has no response", [{"messages": [ask]}])
+    refuse_rows(1, "role 'tool'", [{"messages": [ask, {"role": "tool", "content": "x"}, answer]}])
+    refuse_rows(1, "calls tools", [{"messages": [ask, {"role": "assistant", "content": None, "tool_calls": []}]}])
+    calls = {"role": "assistant", "content": "", "tool_calls": [{"id": 1}]}
+    refuse_rows(1, "calls tools", [{"messages": [ask, calls]}])
+    for name, value in (("tools", [{"type": "function"}]), ("documents", [{"title": "x"}]), ("tools", '[{"a": 1}]'),
+                        ("chat_template_kwargs", {"enable_thinking": False})):
+        refuse_rows(1, f"has '{name}', which the chat template chatml does not write",
+                    [{"messages": [ask, answer], name: value}])
+    refuse_rows(1, "'tools' is a text that is no JSON", [{"messages": [ask, answer], "tools": "x"}])
+    refuse_rows(1, "has 'thinking'", [{"messages": [ask, {**answer, "thinking": "hm"}]}])
+    refuse_rows(1, "content is not a text", [{"messages": [{"role": "user", "content": [{"type": "image"}]}, answer]}])
+    refuse_rows(1, "is not a list of messages", [{"messages": "a"}])
+    refuse_rows(1, "not the first", [{"messages": [ask, {"role": "system", "content": "x"}, answer]}])
     for name in "gemma", "mistral":
         for rows in ([ask, ask, answer], [answer, ask], [ask, answer, answer]):
-            refuse(1, f"which the chat template {name} cannot write", [{"messages": rows}], "--chat-template", name,
-                   tokenizer=name)
-    refuse(1, "has no 'messages'", [{"prompt": "a", "response": "b"}])
-    refuse(2, "the token <|begin_of_text|>", [{"messages": [ask, answer]}], "--chat-template", "llama3")
-    refuse(2, "no special token", [{"messages": [ask, answer]}], "--end-of-text", "<end>")
-    refuse(2, "leave out --label", [{"messages": [ask, answer]}], "--label", "x")
+            refuse_rows(1, f"which the chat template {name} cannot write", [{"messages": rows}], "--chat-template",
+                        name, tokenizer=name)
+    refuse_rows(1, "has no 'messages'", [{"prompt": "a", "response": "b"}])
+    refuse_rows(2, "the token <|begin_of_text|>", [{"messages": [ask, answer]}], "--chat-template", "llama3")
+    refuse_rows(2, "no special token", [{"messages": [ask, answer]}], "--end-of-text", "<end>")
+    refuse_rows(2, "leave out --label", [{"messages": [ask, answer]}], "--label", "x")
 
 
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
@@ -175,6 +219,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     check_conversations()
     check_columns()
     check_weights_and_cuts()
+    check_own_template()
     check_documents()
     check_refusals()
 sys.exit(failed())
