@@ -151,6 +151,13 @@ static bool wanted(const ImportOptions *options, const char *name)
     return false;
 }
 
+/* A single number that the exporter computed of parameters, which the file no longer has. */
+static bool is_computed(Importer *importer, const char *name, const char *sources)
+{
+    const char *parameter;
+    return sources && fold_kind(importer, name, sources, &parameter) == FOLD_COMPUTES;
+}
+
 static bool read_initializer(Importer *importer, size_t index, Initializer *initializer)
 {
     const Onnx__TensorProto *proto = importer->proto->initializer[index];
@@ -164,7 +171,9 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     widen_tensor(importer, &initializer->tensor);
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;
-    bool own = (tensor->shape.rank > 0 || symbol->parameter) && !symbol->buffer;
+    bool own = (tensor->shape.rank > 0 || symbol->parameter ||
+                is_computed(importer, initializer->name, symbol->folded_from)) &&
+               !symbol->buffer;
     initializer->trained =
         symbol->trained && dtype_is_float(tensor->dtype) && (own || wanted(importer->options, proto->name));
     if (initializer->trained || tensor->data || !tensor->bytes || !symbol->needed) return true;

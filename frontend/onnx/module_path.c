@@ -66,6 +66,7 @@ FoldKind fold_kind(Importer *importer, const char *name, const char *sources, co
          start = end + 1) {
         size_t length = (size_t)(end - start);
         const char *source = memchr(start, '.', length) ? arena_string_n(&importer->arena, start, length) : NULL;
+        if (source && strstr(source, ".lifted_tensor_")) source = NULL; /* a constant of the model's code */
         const uint32_t *symbol = source ? string_map_find(&importer->names, source) : NULL;
         bool buffer = symbol && importer->symbols[*symbol].buffer;
         if (source && !buffer && !(*parameter && strstr(*parameter, ".weight"))) *parameter = source;

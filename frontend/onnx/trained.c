@@ -219,7 +219,7 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
     bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
-    const char *of = choice.trained || (number && choice.unsure) ? computed_of(importer, parameter) : NULL;
+    const char *of = choice.trained || number ? computed_of(importer, parameter) : NULL;
     if ((choice.copies || computed || of || optimised) && !left && (!rule || rule->train))
         refuse_folded(importer, parameter, choice.copies && !of, optimised, of);
     if (!rule && !left) warn_if_unsure(importer, parameter, choice);

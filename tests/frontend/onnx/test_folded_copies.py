@@ -253,6 +253,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     for name, value, sources in (("softplus", real(1), ["beta", "m.weight"]), ("mul_3", kind, ["m.weight", "val_3"]),
                                  ("unsqueeze_5", kind[None], ["exp", "m.weight"]),
                                  ("add_1", kind, ["m.weight", "softplus_1"]),
+                                 ("add_8", np.array(0.5), ["exp", "m.weight", "sum_1"]),
                                  ("val_9", kind, ["m.bias", "m.weight", "sub_2"])):
         scaled = [helper.make_node("Mul", ["x", name], ["sum"])]
         model("made", 2, scaled, value, "sum", tensor=name, sources=sources)
@@ -263,8 +264,11 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         require(parameters == {"table", "matrix"}, name, "frozen:", message, parameters)
     for name, sources, trains in (("zeros", ["val_1", "val_2"], False), ("unsqueeze_17", ["arange", "log"], False),
                                   ("embedding", ["arange", "table", "index"], True), ("expand", ["cls"], True),
-                                  ("embedding_1", ["add", "arange", "m.weight"], True), ("val_9", ["m.weight"], True)):
+                                  ("embedding_1", ["add", "arange", "m.weight"], True), ("val_9", ["m.weight"], True),
+                                  ("sqrt", ["m.lifted_tensor_2", "mul_4"], False)):
         value = real(1, TOKENS, WIDTH, seed=4) if trains else np.zeros((1, TOKENS, WIDTH))
+        if name == "sqrt":
+            value = np.array(0.5)
         model("made", 2, [helper.make_node("Add", ["x", name], ["sum"])], value, "sum", tensor=name, sources=sources)
         code, message, parameters = trained("made")
         require(code == 0 and parameters == {"table", "matrix"} | ({name} if trains else set()), name, message,
