@@ -184,13 +184,22 @@ static void record(Plan *plan, const ReplicaGroups *groups)
     }
 }
 
-enum { MOST_SIMULATED = 3, MOST_OF_FEW = 6 }; /* the second where all groupings of a few devices were compared */
+enum { MOST_SIMULATED = 3 };
+
+/* Whether all numbers of groups are worth simulating, as there are few devices. */
+static bool are_few(const ReplicaGroups *groups)
+{
+    int devices = 0;
+    for (int i = 0; i < groups->best_count; i++)
+        if (groups->best[i].device_count > devices) devices = groups->best[i].device_count;
+    return devices <= GROUPS_TRY_ALL;
+}
 
 /* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate
  * takes pipelines as filled, and sums as if they began at the end, so some look slower than others that they beat. */
 static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_count)
 {
-    int64_t most = groups->step_ns + groups->step_ns / (groups->all ? 2 : 4);
+    int64_t most = groups->step_ns + groups->step_ns / (are_few(groups) ? 2 : 4);
     int count = 0;
     for (int i = 0; i < groups->best_count; i++) {
         const PlanGrouping *one = &groups->best[i];
@@ -203,34 +212,84 @@ static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_
     return count;
 }
 
+typedef struct Fastest {
+    Plan *plan;
+    bool found;
+    const Costs *costs;
+    const PlanRequest *request;
+    Diagnostics *diagnostics; /* the plan's */
+} Fastest;
+
+/* Plans and simulates the groups, and keeps the plan if it is faster. */
+static void offer_groups(Fastest *f, const ReplicaGroups *groups)
+{
+    Diagnostics said = {0};
+    Plan other;
+    bool made = groups->count > 1 && plan_make_grouped(&other, f->costs, f->request, groups, &said);
+    bool better = made && (!f->found || plan_chosen_ns(&other) < plan_chosen_ns(f->plan));
+    if (made && f->found) plan_free(better ? f->plan : &other);
+    if (better) {
+        *f->plan = other;
+        f->found = true;
+        diagnostics_free(f->diagnostics);
+        *f->diagnostics = said;
+    } else {
+        diagnostics_free(&said);
+    }
+}
+
+/* Whether leaving out a device is the same question for one before it. */
+static bool has_like(const Costs *costs, int device)
+{
+    const DeviceCost *a = &costs->devices[device];
+    for (const DeviceCost *b = costs->devices; b < a; b++)
+        if (b->slowdown == a->slowdown && b->memory_bytes == a->memory_bytes && b->region == a->region &&
+            b->site == a->site && b->forward_s == a->forward_s && b->backward_s == a->backward_s &&
+            b->update_s == a->update_s)
+            return true;
+    return false;
+}
+
+/* The best groups without a device, where the estimate says that they are no slower: which of those that look alike is
+ * the fastest, only simulation tells, and what a user may ask with a device less is not to be faster. */
+static void offer_without(Fastest *f, const ReplicaGroups *compared, int device)
+{
+    enum { PART = 20 };
+    Arena arena = {0};
+    PlanRequest fewer = *f->request;
+    const char **without = arena_new_array(&arena, const char *, (size_t)fewer.without_count + 1);
+    for (int i = 0; i < fewer.without_count; i++) without[i] = fewer.without[i];
+    without[fewer.without_count++] = f->costs->devices[device].name;
+    fewer.without = without;
+    ReplicaGroups best = choose_groups(f->costs, &fewer, 0, &arena);
+    for (int i = 0; i < best.best_count; i++) {
+        if (best.best[i].count < 2 || best.best[i].step_ns - compared->step_ns > compared->step_ns / PART) continue;
+        ReplicaGroups groups = choose_groups(f->costs, &fewer, best.best[i].count, &arena);
+        offer_groups(f, &groups);
+    }
+    arena_free(&arena);
+}
+
 /* The fastest of several pipelines, by simulation. False: none was found. */
 static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *compared,
                          Diagnostics *diagnostics)
 {
-    int tried[MOST_OF_FEW], count = 0, most = compared->all ? MOST_OF_FEW : MOST_SIMULATED;
+    Fastest fastest = {.plan = plan, .costs = costs, .request = request, .diagnostics = diagnostics};
+    int tried[GROUPS_TRY_ALL], count = 0, most = are_few(compared) ? GROUPS_TRY_ALL : MOST_SIMULATED;
     if (is_hurried(request)) most = 1;
-    bool found = false;
     while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
         Arena arena = {0};
-        Diagnostics said = {0};
-        Plan other;
         ReplicaGroups groups =
             tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
-        bool made = groups.count > 1 && plan_make_grouped(&other, costs, request, &groups, &said);
-        bool better = made && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan));
-        if (made && found) plan_free(better ? plan : &other);
-        if (better) {
-            *plan = other;
-            diagnostics_free(diagnostics);
-            *diagnostics = said;
-            found = true;
-        } else {
-            diagnostics_free(&said);
-        }
+        offer_groups(&fastest, &groups);
         arena_free(&arena);
         count++;
     }
-    return found;
+    bool asks = count > 0 && are_few(compared) && !is_hurried(request) && !request->compared;
+    for (int d = 0; d < costs->device_count && asks; d++)
+        if (!plan_request_without(request, costs->devices[d].name) && !has_like(costs, d))
+            offer_without(&fastest, compared, d);
+    return fastest.found;
 }
 
 /* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */

@@ -277,6 +277,56 @@ static void a_few_devices_are_simulated_in_all_numbers(void **state)
     diagnostics_free(&diagnostics);
 }
 
+static int64_t planned_step(const Costs *costs, const PlanRequest *request)
+{
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    assert_true(plan_make_replicas(&plan, costs, request, &diagnostics));
+    int64_t step = plan.simulated_step_ns;
+    plan_free(&plan);
+    diagnostics_free(&diagnostics);
+    return step;
+}
+
+/* Also where there are so many that the estimate is a heuristic's. */
+static void eight_devices_are_simulated_in_all_numbers(void **state)
+{
+    (void)state;
+    Costs costs;
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    random_costs_sized(&costs, WITH_LINKS, 870144, 6, 8);
+    costs.microbatches += 4;
+    for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = draw(40);
+    assert_int_equal(costs.device_count, 8);
+    int64_t chosen = planned_step(&costs, &request);
+    request.replicas = 2;
+    assert_in_range(chosen, 1, planned_step(&costs, &request));
+    costs_free(&costs);
+}
+
+/* Groups that look alike by the estimate differ in simulation, so those without a device are simulated, too. */
+static void a_device_less_is_not_faster(void **state)
+{
+    (void)state;
+    static const struct {
+        int seed, device;
+    } cases[] = {{25, 0}, {74, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Costs costs;
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs_sized(&costs, WITH_LINKS | (cases[i].seed & 1 ? WITH_TYPES : 0), (uint64_t)cases[i].seed + 870000,
+                           6, 7);
+        costs.microbatches += 4;
+        for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = draw(40);
+        request.replicas = PLAN_REPLICAS_AUTO;
+        int64_t all = planned_step(&costs, &request);
+        request.without = &costs.devices[cases[i].device].name;
+        request.without_count = 1;
+        assert_in_range(all, 1, planned_step(&costs, &request));
+        costs_free(&costs);
+    }
+}
+
 static bool is_accepted(const Plan *plan, const Costs *costs)
 {
     Verified verified;
@@ -359,6 +409,8 @@ int main(void)
         cmocka_unit_test(sums_overlap_with_backwards),
         cmocka_unit_test(pipelines_that_do_not_end_together_are_dealt_again),
         cmocka_unit_test(a_few_devices_are_simulated_in_all_numbers),
+        cmocka_unit_test(eight_devices_are_simulated_in_all_numbers),
+        cmocka_unit_test(a_device_less_is_not_faster),
         cmocka_unit_test(some_questions_are_about_one_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
