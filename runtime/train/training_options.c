@@ -360,6 +360,8 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
         problem = "--stop-after needs --checkpoint DIR, to go on from";
     else if (options->go_on && (!options->stop_after || !options->round_start))
         problem = "--go-on FILE needs --stop-after N and --round-start FILE";
+    else if (options->round_start && !options->resume)
+        problem = "--round-start FILE needs --resume: it is for the step of a checkpoint";
     if (!problem) return true;
     return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
 }
