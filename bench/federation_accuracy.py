@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
 """Accuracy of a federation of four sites on unequal devices (2, 1, 3 and 2), compared with one pipeline on all rows.
 
-    bench/federation --accuracy [FOLDER] [--seeds 5] [--rounds 5] [--local-steps 100] [--rows N] [--rule LINE]...
-                                [--even] [--quick] [--build build]
+    bench/federation --accuracy [FOLDER] [--seeds 5] [--first-seed 0] [--rounds 5] [--local-steps 100] [--rows N]
+                                [--rule LINE]... [--even] [--quick] [--build build]
 
 FOLDER is a Hugging Face folder with the model, such as all-MiniLM-L6-v2. Without it the bench draws a BERT of four
 layers of 128. Of the 9,815 pairs of models/glue, 1,000 are held out. The sites get 40, 30, 20 and 10% of the others,
@@ -221,7 +221,7 @@ def measure(options, folder):
     """(federation, bytes, training, the pipelines) of every seed."""
     results, scene = [], None
     write_data(options, folder)
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         model = write_model(options, folder, seed)
         scene = scene or UnequalScene(options, model, folder)
         begun = time.monotonic()
@@ -265,6 +265,7 @@ def parse_options(further=None, description=__doc__):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="FOLDER", nargs="?")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--local-steps", type=int, default=100)
     parser.add_argument("--site-rows", default="12,8,8,4", help="of a step of every site")
