@@ -295,7 +295,9 @@ const char *text_nearest(const char *text, const char *const *candidates, size_t
 bool text_has_line(const char *text, const char *line)
 {
     size_t length = strlen(line);
-    for (const char *at = text; at; at = strchr(at, '\n'), at += at != NULL)
+    for (const char *at = text, *end; at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '\n');
         if (strncmp(at, line, length) == 0 && (!at[length] || at[length] == '\n')) return true;
+    }
     return false;
 }

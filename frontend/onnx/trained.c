@@ -245,6 +245,19 @@ static int by_first_element(const void *a, const void *b)
     return memcmp(x->data, y->data, dtype_size(x->dtype));
 }
 
+/* The parameters that may be among packed ones, sorted by their first elements. The caller frees them. */
+static const Value **list_parts(const Importer *importer, size_t *count)
+{
+    const ImportedModel *model = importer->model;
+    const Value **parts = memory_allocate((model->parameter_count + 1) * sizeof *parts);
+    for (size_t p = 0; p < model->parameter_count; p++) {
+        parts[*count] = graph_value(importer->graph, model->parameters[p].value);
+        *count += model->parameters[p].trained && may_be_packed(parts[*count]);
+    }
+    qsort(parts, *count, sizeof *parts, by_first_element);
+    return parts;
+}
+
 /* Whether the columns of a matrix, or the elements of a vector, that begin at `first` are those of another one. */
 static bool holds_columns(const Value *packed, int64_t first, const Value *part)
 {
@@ -283,17 +296,12 @@ static const Value *find_packed(const Value *packed, const Value **parts, size_t
 static void refuse_packed(const Importer *importer)
 {
     enum { WEIGHT = 1, BIAS };
-    const ImportedModel *model = importer->model;
-    const Value **parts = memory_allocate((model->parameter_count + 1) * sizeof *parts), *part = NULL;
+    const Value **parts = NULL, *part = NULL;
     size_t count = 0;
-    for (size_t p = 0; p < model->parameter_count; p++) {
-        parts[count] = graph_value(importer->graph, model->parameters[p].value);
-        count += model->parameters[p].trained && may_be_packed(parts[count]);
-    }
-    qsort(parts, count, sizeof *parts, by_first_element);
     for (size_t n = 0; n < importer->node_count && !part; n++) {
         const SourceNode *node = &importer->nodes[n];
         if (!node->rule || node->rule->apply != normalize_packed_attention) continue;
+        if (!parts) parts = list_parts(importer, &count);
         for (size_t i = WEIGHT; i <= BIAS && i < node->proto->n_input && !part; i++) {
             const Symbol *symbol = &importer->symbols[node->inputs[i]];
             if (!symbol->trained || !symbol->value) continue;

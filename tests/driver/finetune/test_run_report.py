@@ -74,7 +74,8 @@ def check_server(port):
 
 
 def check_while_training():
-    training = subprocess.Popen([skycc, "finetune", "model", "many.csv", "--lr", "1e-4", "-o", "live", "--serve"],
+    training = subprocess.Popen([skycc, "finetune", "model", "many.csv", "--lr", "1e-4", "-o", "live", "--serve",
+                                 "--epochs", "500", "--patience", "0"],  # until it is ended, however fast it is
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     port = next(int(found[1]) for found in (re.search(r"http://127\.0\.0\.1:(\d+)/", line) for line in training.stdout)
                 if found)

@@ -396,7 +396,7 @@ static void misuse_is_explained_once(void **state)
     } cases[] = {{"", "--data FILE is missing"},
                  {"--data data --step-size 3", "unrecognized option '--step-size'"},
                  {"--data data --steps", "--steps needs an argument"},
-                 {"--data data --steps 0", "--steps takes an integer from 1 to 9007199254740991, not '0'"},
+                 {"--data data --steps 0", "--steps takes an integer from 1 to 9007199254740992, not '0'"},
                  {"--data data --lr -1", "--lr takes a number from 0 on, or PATTERN=NUMBER, not '-1'"},
                  {"--data data --no-decay all", "--no-decay takes a list of bias and norm, or none, not 'all'"},
                  {"--data data --steps 1 --epochs 1", "not both"},
