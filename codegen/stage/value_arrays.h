@@ -9,7 +9,7 @@
 typedef struct ValueArrays ValueArrays;
 
 ValueArrays *value_arrays_create(size_t values);
-/* An element that a stage left behind is a bug. */
+/* An element that a stage left set is a bug. */
 void value_arrays_free(ValueArrays *arrays);
 /* The value's elements may be changed from now on, until value_arrays_clear. */
 void value_arrays_visit(ValueArrays *arrays, ValueId value);

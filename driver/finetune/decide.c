@@ -314,7 +314,7 @@ static bool decide_end_of_text(Decision *decision, Tokenizer *tokenizer, Diagnos
 
 /* The column for which only the folder's own template has a place; NULL: there is none, or the folder has no
  * template. */
-static const char *find_beside(Decision *decision)
+static const char *find_extra(Decision *decision)
 {
     static const char *const names[] = {"tools", "documents", "chat_template_kwargs"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -330,12 +330,12 @@ static bool decide_chat(Decision *decision, Tokenizer *tokenizer, Diagnostics *d
     if (decision->columns.task != TASK_CHAT)
         return !given ||
                usage_error(diagnostics, "leave it out, or give --task chat", "--chat-template is for conversations");
-    const char *beside = given ? NULL : find_beside(decision);
-    if (beside || (given && strcmp(given, CHAT_TEMPLATE_FOLDER) == 0)) {
+    const char *extra = given ? NULL : find_extra(decision);
+    if (extra || (given && strcmp(given, CHAT_TEMPLATE_FOLDER) == 0)) {
         FolderTemplate *own = folder_template_open(tokenizer_folder(decision), tokenizer, diagnostics);
         if (!own) return false;
         folder_template_free(own);
-        set(CHAT_TEMPLATE, CHAT_TEMPLATE_FOLDER, beside ? "the table has '%s'" : NULL, beside);
+        set(CHAT_TEMPLATE, CHAT_TEMPLATE_FOLDER, extra ? "the table has '%s'" : NULL, extra);
     } else {
         const ChatTemplate *template = chat_template_choose(given, tokenizer, diagnostics);
         if (!template) return false;

@@ -224,10 +224,10 @@ static void add_chat(Job *job, const Chat *chat)
 
 /* ---- By the folder's own template ---- */
 
-static const char *const beside[] = {"tools", "documents", "chat_template_kwargs"};
+static const char *const extras[] = {"tools", "documents", "chat_template_kwargs"};
 
 /* What a column next to the messages says, which may be JSON in a text; NULL: nothing. The caller frees it. */
-static json_t *read_beside(Job *job, const char *column, bool *ok)
+static json_t *read_extra(Job *job, const char *column, bool *ok)
 {
     json_t *given = json_object_get(job->reader.object, column), *value = NULL;
     if (json_is_string(given) && json_string_length(given)) {
@@ -243,13 +243,13 @@ static json_t *read_beside(Job *job, const char *column, bool *ok)
 /* skycc's own templates have no place for what stands next to messages. */
 static bool refuse_beside(Job *job)
 {
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         bool ok = true;
-        json_t *value = read_beside(job, beside[i], &ok);
+        json_t *value = read_extra(job, extras[i], &ok);
         json_decref(value);
         if (value)
             return table_error(&job->reader, OWN_TEMPLATE, "has '%s', which the chat template %s does not write",
-                               beside[i], chat_template_name(job->options->chat_template));
+                               extras[i], chat_template_name(job->options->chat_template));
         if (!ok) return false;
     }
     return true;
@@ -319,12 +319,12 @@ static json_t *own_chat(Job *job, size_t *given)
                                 : "user",
                            job->names[i]);
     }
-    for (size_t i = 0; ok && i < sizeof beside / sizeof *beside; i++) {
-        json_t *value = read_beside(job, beside[i], &ok);
+    for (size_t i = 0; ok && i < sizeof extras / sizeof *extras; i++) {
+        json_t *value = read_extra(job, extras[i], &ok);
         if (i == 2)
             json_object_update_missing(chat, value);
         else if (value)
-            json_object_set(chat, beside[i], value);
+            json_object_set(chat, extras[i], value);
         json_decref(value);
     }
     if (!ok) json_decref(chat);
