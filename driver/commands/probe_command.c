@@ -29,22 +29,12 @@ typedef struct Probe {
     const ClusterDevice *opencl; /* measured now; NULL: a processor is */
     PlanModelOptions plan;       /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
-    size_t values_bytes;   /* of the model in its present form */
+    LayerTraffic traffic;  /* of the model in its present form */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
     double layer_s; /* after so long no further pass over a layer of an OpenCL device begins */
     double spread;  /* of the passes over a form that differ most, as a share of their mean */
 } Probe;
-
-static size_t values_bytes(const Graph *graph)
-{
-    size_t bytes = 0;
-    for (ValueId v = 1; v < graph->value_count; v++) {
-        const Value *value = graph_value(graph, v);
-        bytes += (size_t)dtype_bytes(value->dtype, shape_elements(&value->shape));
-    }
-    return bytes;
-}
 
 static void note_spread(Probe *probe, const MeasurePasses *made)
 {
@@ -58,8 +48,7 @@ static bool measure_opencl_layer(Probe *probe, MachineProfile *machine, Executio
     double begun = monotonic_seconds();
     do {
         MachineProfile pass = {.threads = machine->threads};
-        if (!measure_stage(&pass, &probe->profile.arena, execution, probe->values_bytes, (MeasureCompany){0},
-                           diagnostics))
+        if (!measure_stage(&pass, &probe->profile.arena, execution, probe->traffic, (MeasureCompany){0}, diagnostics))
             return false;
         measure_passes_add(&made, &probe->profile.arena, &pass);
     } while (!measure_passes_are_enough(&made) && monotonic_seconds() - begun < probe->layer_s);
@@ -87,7 +76,7 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     if (ok && probe->opencl)
         ok = measure_opencl_layer(probe, machine, executions, diagnostics);
     else if (ok)
-        ok = measure_stage(machine, &probe->profile.arena, executions, probe->values_bytes, company, diagnostics);
+        ok = measure_stage(machine, &probe->profile.arena, executions, probe->traffic, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
     free(executions);
     local_program_free(&program);
@@ -116,13 +105,27 @@ static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfi
     return ok;
 }
 
+static LayerTraffic traffic_of_layers(TrainingModel *model)
+{
+    LayerTraffic traffic = {0};
+    StageIndex *index = stage_index_create(&model->graph, model->precision);
+    for (int layer = 0; layer < model->graph.layer_count; layer++) {
+        StageCode code;
+        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
+        layer_traffic_add(&traffic, &code.stage);
+        stage_free(&code);
+    }
+    stage_index_free(index);
+    return traffic;
+}
+
 /* Times all layers, and so all kernels that a plan may use. */
 static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
     /* No pass of any form but the first begins later, or, of small models, after so many times what is measured. */
     static const double budget_s = 15, most_times = 250;
     MeasurePasses made = {0};
-    probe->values_bytes = values_bytes(&probe->planned.model.graph);
+    probe->traffic = traffic_of_layers(&probe->planned.model);
     double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
     probe->layer_s = share_s / probe->planned.model.graph.layer_count;
     do {

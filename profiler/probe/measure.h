@@ -37,11 +37,17 @@ typedef struct MeasureCompany {
 /* Of the CPUs with so many threads, on average, on hosts of so many processors. */
 MeasureCompany measure_company(const Cluster *cluster, int threads, int processors);
 
-/* Runs the only stage of the first execution, whose inputs are set, for some micro-batches, with caches as other layers
- * leave them that work on `others_bytes`, and appends what its kernels took: the median of each. Over buffers of their
+/* What all layers read and write in caches, which decides what a layer finds there when its turn comes: bytes. */
+typedef struct LayerTraffic {
+    size_t microbatch_bytes, update_bytes;
+} LayerTraffic;
+void layer_traffic_add(LayerTraffic *traffic, const SkyStage *stage);
+
+/* Runs the only stage of the first execution, whose inputs are set, for some micro-batches, with caches as layers leave
+ * them that have such traffic, and appends what its kernels took: the median of each. Over buffers of their
  * own that stay warm they would seem a fifth faster than they are. company.count more executions of the same program
  * follow, each for a thread that keeps a processor busy. False, after reporting, as execution_run. */
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, size_t others_bytes,
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, LayerTraffic traffic,
                    MeasureCompany company, Diagnostics *diagnostics);
 
 /* The same measured several times: processors are faster in some seconds than in others. */

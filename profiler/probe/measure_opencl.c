@@ -39,7 +39,9 @@ static void make_program(KernelProgram *made, const ClusterDevice *device, Kerne
 static bool measure_program(KernelProgram *made, Execution *execution, double *seconds, Diagnostics *diagnostics)
 {
     MachineProfile found = {0};
-    if (!measure_stage(&found, &made->arena, execution, SIZE_MAX, (MeasureCompany){0}, diagnostics)) return false;
+    if (!measure_stage(&found, &made->arena, execution, (LayerTraffic){SIZE_MAX, SIZE_MAX}, (MeasureCompany){0},
+                       diagnostics))
+        return false;
     const SkyCallList *list = &made->stage.lists[SKY_LIST_FORWARD];
     for (uint32_t k = 0; k < list->count; k++)
         seconds[k] = machine_profile_seconds(&found, profile_work(&list->calls[k]));

@@ -42,7 +42,7 @@ bool stage_is_measured(const MachineProfile *machine, const SkyStage *stage)
 /* Notes what all work of the list that runs has taken. */
 typedef struct Clock {
     int threads;
-    size_t others_bytes; /* what other layers leave in caches */
+    LayerTraffic traffic; /* of all layers */
     double last, *seconds;
 } Clock;
 
@@ -61,15 +61,33 @@ static void clock_tick(void *context, uint32_t calls)
     clock->last = now;
 }
 
-/* In a pipeline other layers run between two micro-batches of a layer; this leaves the caches near the core as they do:
- * full of something else. */
+/* What a micro-batch's lists read and write: of a table whose rows it looks up, those rows. */
+static size_t microbatch_bytes(const SkyStage *stage)
+{
+    size_t bytes = stage->space_bytes[SKY_SPACE_SLOT];
+    for (uint32_t p = 0; p < stage->parameter_count; p++) {
+        const SkyParameter *parameter = &stage->parameters[p];
+        size_t whole = parameter->value.bytes;
+        if (parameter->reads) whole = whole / (size_t)parameter->value.dim[0] * parameter->reads;
+        bytes += parameter->frozen ? whole : 2 * whole; /* the gradient */
+    }
+    return bytes;
+}
+
+void layer_traffic_add(LayerTraffic *traffic, const SkyStage *stage)
+{
+    traffic->microbatch_bytes += microbatch_bytes(stage);
+    traffic->update_bytes += stage->space_bytes[SKY_SPACE_STATE];
+}
+
+/* Other layers run between two micro-batches of a layer; this leaves the caches as they do: full of something else. */
 static void fill_caches(size_t bytes)
 {
-    static unsigned char *other; /* kept; not in the program's own memory, which a look for leaks reads whole */
-    const size_t most = 32 << 20;
+    static volatile uint64_t *other; /* kept; not in the program's own memory, which a look for leaks reads whole */
+    const size_t most = 32 << 20, line = 64 / sizeof *other;
     if (!other) other = memory_allocate(most);
-    memset(other, 1, bytes < most ? bytes : most);
-    __asm__ volatile("" : : "r"(other) : "memory"); /* nobody reads it, and yet it is to be written */
+    if (bytes > most) bytes = most;
+    for (size_t i = 0; i < bytes / sizeof *other; i += line) other[i] = i; /* memset of so much goes past the caches */
 }
 
 /* One micro-batch and an update. `seconds` has a place for all work. */
@@ -77,7 +95,7 @@ static bool run_round(Execution *execution, Clock *clock, const Works *works, do
 {
     for (int list = 0; list < SKY_LIST_COUNT; list++) {
         if (!execution->program->stages[0].lists[list].count) continue;
-        fill_caches(clock->others_bytes);
+        fill_caches(list == SKY_LIST_UPDATE ? clock->traffic.update_bytes : clock->traffic.microbatch_bytes);
         clock_start(clock, seconds + works->first[list]);
         if (!execution_run(execution, 0, (SkyListKind)list, 0, diagnostics)) return false;
     }
@@ -215,11 +233,11 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
     return true;
 }
 
-bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, size_t others_bytes,
+bool measure_stage(MachineProfile *machine, Arena *arena, Execution *executions, LayerTraffic traffic,
                    MeasureCompany company, Diagnostics *diagnostics)
 {
     Works works = works_of(&executions->program->stages[0]);
-    Clock clock = {.threads = execution_by_this_thread(executions) ? 1 : MORE_THREADS, .others_bytes = others_bytes};
+    Clock clock = {.threads = execution_by_this_thread(executions) ? 1 : MORE_THREADS, .traffic = traffic};
     double *seconds[2]; /* alone, together */
     for (int i = 0; i < 2; i++) seconds[i] = memory_allocate((size_t)ROUNDS * works.total * sizeof **seconds);
     executions->between = clock_tick;

@@ -1,4 +1,4 @@
-/* What measured times are made of: several passes, and how many other processors are busy meanwhile. */
+/* What measured times are made of: several passes, what other layers bring, and how many other processors are busy. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +40,25 @@ static void others_on_the_host_keep_company(void **state)
     assert_true(company_of(demo, 4, 1, 8).share == 0);
 }
 
+static void a_table_brings_the_rows_that_are_looked_up(void **state)
+{
+    (void)state;
+    const SkyParameter parameters[] = {
+        {.value = {.rank = 2, .dim = {1000, 8}, .bytes = 32000}, .reads = 10},
+        {.value = {.rank = 2, .dim = {8, 8}, .bytes = 256}},
+        {.value = {.rank = 1, .dim = {8}, .bytes = 32}, .frozen = 1},
+    };
+    const SkyStage stage = {.parameters = parameters,
+                            .parameter_count = 3,
+                            .space_bytes = {[SKY_SPACE_SLOT] = 100, [SKY_SPACE_STATE] = 130000}};
+    LayerTraffic traffic = {0};
+    layer_traffic_add(&traffic, &stage);
+    assert_int_equal(traffic.microbatch_bytes, 100 + 2 * 10 * 32 + 2 * 256 + 32); /* values and gradients */
+    layer_traffic_add(&traffic, &stage);
+    assert_int_equal(traffic.microbatch_bytes, 2 * (100 + 2 * 10 * 32 + 2 * 256 + 32));
+    assert_int_equal(traffic.update_bytes, 2 * 130000);
+}
+
 static void passes_are_averaged_until_they_agree(void **state)
 {
     (void)state;
@@ -74,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_on_the_host_keep_company),
+        cmocka_unit_test(a_table_brings_the_rows_that_are_looked_up),
         cmocka_unit_test(passes_are_averaged_until_they_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
