@@ -193,13 +193,17 @@ void world_arrive(const World *world)
         if (world->near[r] && r != world->rank) doorbell_ring(&world->bells[r]);
 }
 
-/* The sender and the receiver of a large message must both call MPI until it has arrived. `peer`: who is waited for,
- * -1: all. */
+/* Whether all that is waited for begins with a ring. `peer`: who is waited for, -1: all. */
+static bool is_rung_for(const World *world, int peer)
+{
+    return world->bells && (peer < 0 ? world->one_host : world->near[peer]);
+}
+
+/* The sender and the receiver of a large message must both call MPI until it has arrived. */
 static double longest_sleep(const World *world, int peer)
 {
     if (world->send_count || world->last_progress - world->last_ring < arrival_time) return helping_sleep;
-    bool rings = world->bells && (peer < 0 ? world->one_host : world->near[peer]);
-    return rings ? most_bell_sleep : most_sleep;
+    return is_rung_for(world, peer) ? most_bell_sleep : most_sleep;
 }
 
 /* Reads the bell again and notes when something began to arrive. */
@@ -331,7 +335,7 @@ void world_wait(World *world, const int *pending, WaitReason reason)
     StepPart before = step_clock_enter(&world->clock, PART_WAITING);
     uint32_t seen = bell_shows(world);
     world_progress(world);
-    double start = world->last_progress, pause = least_sleep;
+    double start = world->last_progress, pause = is_rung_for(world, reason.peer) ? helping_sleep : least_sleep;
     int rounds = world->shares_cores ? ROUNDS_AWAKE : 1;
     while (*pending) {
         if (world->shares_cores) {
@@ -339,7 +343,9 @@ void world_wait(World *world, const int *pending, WaitReason reason)
             doze(world, seen, pause < most ? pause : most, reason.peer);
             pause = pause * 1.5 < most_bell_sleep ? pause * 1.5 : most_bell_sleep;
         }
-        seen = listen(world, seen);
+        uint32_t shows = listen(world, seen);
+        if (shows != seen) pause = least_sleep; /* what was rung for may take several tests */
+        seen = shows;
         for (int i = 0; i < rounds && *pending; i++) world_progress(world);
         if (world->last_progress - start > asking_time * world_patience(world->timeout)) {
             suspect(world, reason);
