@@ -17,7 +17,7 @@ typedef struct Simulator {
     /* [direction][stage * microbatches + microbatch] when the message to that stage is there; -1: not sent */
     int64_t *arrival[2];
     int64_t *link_free[2];  /* [direction][link]; one and the same where they share it: [0] */
-    int **slot;             /* [stage][in_flight]: micro-batch that occupies it, or -1 */
+    int **slot;             /* [stage][in_flight]: micro-batch that occupies it; free: -1, or left() of its last one */
     char *state;            /* [stage * microbatches + microbatch]: how many of forward, backward, weight gradient */
     char *finished;         /* [stage]: updates done */
     int64_t *begun, *known; /* [rank]: when it began the round on the norm, -1: not yet; when it knows it */
@@ -43,14 +43,21 @@ static int64_t available(const Simulator *s, int direction, int stage, int micro
     return s->arrival[direction][message(s, stage, microbatch)];
 }
 
+static bool is_received(const Simulator *s, int direction, const PlanInstruction *i)
+{
+    return s->received[direction][message(s, i->stage, i->microbatch)];
+}
+
 /* Whether the data a computation needs was produced on this rank, or received. */
 static bool at_hand(const Simulator *s, int direction, const PlanInstruction *i)
 {
     int other = direction == 0 ? i->stage - 1 : i->stage + 1;
     if (other < 0 || other >= s->plan->stage_count) return true;
-    return s->plan->stages[other].rank == s->plan->stages[i->stage].rank ||
-           s->received[direction][message(s, i->stage, i->microbatch)];
+    return s->plan->stages[other].rank == s->plan->stages[i->stage].rank || is_received(s, direction, i);
 }
+
+/* A free slot: what the micro-batch sends from it is still there. */
+static int left(int microbatch) { return -2 - microbatch; }
 
 static bool wrong(Simulator *s, const char *reason)
 {
@@ -78,6 +85,7 @@ static bool do_receive(Simulator *s, int rank, const PlanInstruction *i, int dir
     if (at > s->clock[rank]) s->clock[rank] = at;
     if (link >= 0 && link < s->plan->link_count) compute(s, rank, s->plan->links[link].coding_ns[direction][1]);
     s->received[direction][message(s, i->stage, i->microbatch)] = 1;
+    s->slot[i->stage][i->slot] = i->microbatch;
     return true;
 }
 
@@ -87,7 +95,8 @@ static bool do_send(Simulator *s, int rank, const PlanInstruction *i, int direct
     if (to < 0 || to >= s->plan->stage_count) return wrong(s, "sends where there is no stage");
     if (s->state[message(s, i->stage, i->microbatch)] < (direction == 0 ? 1 : 2))
         return wrong(s, "sends what is not computed");
-    if (s->slot[i->stage][i->slot] >= 0 && s->slot[i->stage][i->slot] != i->microbatch)
+    int held = s->slot[i->stage][i->slot];
+    if (held != i->microbatch && held != left(i->microbatch))
         return wrong(s, "sends from a stash slot that another micro-batch has taken");
     const PlanLink *over = &s->plan->links[link];
     int64_t *free_at = &s->link_free[over->half_duplex ? 0 : direction][link];
@@ -106,7 +115,9 @@ static bool do_forward(Simulator *s, int rank, const PlanInstruction *i)
     if (!at_hand(s, 0, i)) return wrong(s, "runs forward without having received");
     if (available(s, 0, i->stage, i->microbatch) < 0) return false;
     if (s->state[message(s, i->stage, i->microbatch)] != 0) return wrong(s, "runs forward twice");
-    if (s->slot[i->stage][i->slot] >= 0) return wrong(s, "needs a stash slot that is still in use");
+    int held = s->slot[i->stage][i->slot];
+    if (is_received(s, 0, i) ? held != i->microbatch : held >= 0)
+        return wrong(s, "needs a stash slot that is still in use");
     s->slot[i->stage][i->slot] = i->microbatch;
     s->state[message(s, i->stage, i->microbatch)] = 1;
     return compute(s, rank, stage->forward_ns);
@@ -119,7 +130,7 @@ static bool do_backward(Simulator *s, int rank, const PlanInstruction *i)
     if (available(s, 1, i->stage, i->microbatch) < 0) return false;
     if (s->state[message(s, i->stage, i->microbatch)] != 1) return wrong(s, "runs backward without its forward");
     if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "runs backward from another micro-batch's stash");
-    if (stage->weight_gradient_ns == 0) s->slot[i->stage][i->slot] = -1;
+    if (stage->weight_gradient_ns == 0) s->slot[i->stage][i->slot] = left(i->microbatch);
     s->state[message(s, i->stage, i->microbatch)] = 2;
     return compute(s, rank, plan_stage_backward(stage));
 }
@@ -132,7 +143,7 @@ static bool do_weight_gradient(Simulator *s, int rank, const PlanInstruction *i)
     if (i->microbatch > 0 && s->state[message(s, i->stage, i->microbatch - 1)] != 3)
         return wrong(s, "sums gradients in another order than that of the micro-batches");
     if (s->slot[i->stage][i->slot] != i->microbatch) return wrong(s, "reads another micro-batch's stash");
-    s->slot[i->stage][i->slot] = -1;
+    s->slot[i->stage][i->slot] = left(i->microbatch);
     s->state[message(s, i->stage, i->microbatch)] = 3;
     return compute(s, rank, plan_stage_weight_gradient(stage));
 }

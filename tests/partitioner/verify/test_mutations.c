@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "partitioner/planner/replicated.h"
+#include "partitioner/schedule/simulate.h"
 #include "partitioner/verify/verify.h"
 #include "tests/common/limits.h"
 #include "tests/partitioner/random_sites.h"
@@ -317,9 +318,70 @@ static void honest_plans_with_codecs_verify(void **state)
     }
 }
 
+/* Whether verify accepts the plan if instruction `from` of a list stands at `to`, and its times are those of that
+ * order. */
+static bool accepts_moved(Plan *plan, const Costs *costs, PlanInstruction *list, int from, int to)
+{
+    Diagnostics ignored = {0};
+    Verified verified;
+    PlanInstruction moved = list[from];
+    int64_t step = plan->simulated_step_ns;
+    double bubble = plan->bubble;
+    int low = from < to ? from : to, high = from < to ? to : from;
+    size_t bytes = (size_t)(high - low) * sizeof *list;
+    memmove(list + low + (from > to), list + low + (from < to), bytes);
+    list[to] = moved;
+    bool ok = plan_simulate_samples(plan, &plan->simulated_step_ns, &plan->bubble, &ignored) &&
+              plan_verify(&verified, plan, costs, true, &ignored);
+    memmove(list + low + (from < to), list + low + (from > to), bytes);
+    list[from] = moved;
+    plan->simulated_step_ns = step;
+    plan->bubble = bubble;
+    diagnostics_free(&ignored);
+    return ok;
+}
+
+/* A message is received into a slot only once the micro-batch before it has left, and sent before the next one is
+ * there. */
+static void slots_hold_one_micro_batch(void **state)
+{
+    (void)state;
+    int received = 0, sent = 0;
+    for (int seed = 0; seed < 20; seed++) {
+        Costs costs;
+        Plan plan = {0};
+        PlanRequest request = PLAN_REQUEST_DEFAULT;
+        random_costs(&costs, WITH_STASH, (uint64_t)seed + 120000);
+        request.schedule = seed % 2 ? PLAN_1F1B : PLAN_ZB;
+        assert_true(plan_make(&plan, &costs, &request, &(Diagnostics){0}));
+        int last = plan.rank_count - 1, count = plan.ranks[last].instruction_count;
+        PlanInstruction *list = plan.ranks[last].instructions;
+        for (int i = 0, before = -1; i < count && last > 0; i++) { /* of the last stage */
+            if (list[i].op == SKY_FORWARD) before = i;
+            for (int k = i + 1; k < count && before == i; k++) {
+                if (list[k].op != SKY_RECEIVE_FORWARD || list[k].slot != list[i].slot) continue;
+                assert_false(accepts_moved(&plan, &costs, list, k, i));
+                received++;
+                break;
+            }
+            if (list[i].op != SKY_SEND_BACKWARD) continue;
+            for (int k = i + 1; k < count; k++) {
+                if (list[k].op != SKY_BACKWARD || list[k].slot != list[i].slot) continue;
+                assert_false(accepts_moved(&plan, &costs, list, i, k));
+                sent++;
+                break;
+            }
+        }
+        plan_free(&plan);
+        costs_free(&costs);
+    }
+    assert_true(received > 10 && sent > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_hold_one_micro_batch),
         cmocka_unit_test(every_member_counts),
         cmocka_unit_test(every_member_of_replicas_counts),
         cmocka_unit_test(honest_plans_with_codecs_verify),
