@@ -144,6 +144,7 @@ void report_json(const Report *report, Buffer *buffer)
     plan_add_times(&json, plan);
     if (report->use) json_add_number(&json, "speed_used", report->use->speed);
     if (report->use) plan_add_seconds(&json, "division_bound_s", report->use->bound_ns);
+    if (report->use) plan_add_seconds(&json, "computing_bound_s", report->use->computing_ns);
     add_rows(&json, &plan->rows);
     batch_choice_add(&plan->batch, &json);
     add_sentences(&json, report);

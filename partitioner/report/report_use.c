@@ -5,6 +5,7 @@
 #include "base/integers.h"
 #include "partitioner/question.h"
 #include "partitioner/replicas.h"
+#include "partitioner/report/division.h"
 
 static const char LEFT_OUT[] = "left out as asked", MEMORY[] = "memory",
                   LINK[] = "its link is slower than what it saves", SLOW[] = "too slow to save time",
@@ -75,7 +76,16 @@ static double gradient_sums(const Problem *p)
     }
     for (int i = 0; i < costs->region_count * costs->region_count; i++)
         fastest = fmax(fastest, costs->bandwidth_Bps[i]);
-    return fastest > 0 ? 1e9 * bytes / costs->device_count / fastest : 0;
+    return fastest > 0 ? 1e9 * codecs_sum_share(costs->codecs) * bytes / costs->device_count / fastest : 0;
+}
+
+/* A longer stage may fit where none of its layers does on its own, as less crosses its cuts, and with several pipelines
+ * fewer micro-batches may be in flight: what counts is what a layer takes in any stage. */
+static bool may_hold_a_layer(const Problem *p, int type)
+{
+    int l = 0;
+    while (l < p->layer_count && p->fixed_bytes[l + 1] - p->fixed_bytes[l] > p->type_limit[type]) l++;
+    return l < p->layer_count;
 }
 
 /* What layers that take at least `shortest` take on all devices, on those of one region, and on one: computing all the
@@ -90,7 +100,7 @@ static Works works_with(const Problem *p, const int64_t *least, int64_t shortest
     for (int l = 0; l < p->layer_count; l++) work += least[l] >= shortest ? (double)least[l] : 0;
     for (int r = 0; r < p->region_count; r++) region[r] = 0;
     for (int t = 0; t < p->type_count; t++) {
-        double speed = holds_a_layer(p, t) ? speed_of(p, t, least, shortest) : 0;
+        double speed = may_hold_a_layer(p, t) ? speed_of(p, t, least, shortest) : 0;
         alone = fmax(alone, speed);
         all += speed * p->type_size[t];
         best = fmax(best, region[p->type_region[t]] += speed * p->type_size[t]);
@@ -98,7 +108,7 @@ static Works works_with(const Problem *p, const int64_t *least, int64_t shortest
     return all > 0 ? (Works){work / all, work / best, work / alone} : (Works){0};
 }
 
-/* Several devices need a cut between them, or sum their gradients. */
+/* As if layers could be divided. Several devices need a cut between them, or sum their gradients. */
 static int64_t bound_of(const Problem *p, Arena *arena)
 {
     static const double shares[] = {0, 0.02, 0.1, 0.3, 0.6};
@@ -252,7 +262,9 @@ void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
     for (int d = 0; d < asked->device_count; d++) result->reason[d] = LEFT_OUT;
     for (int r = 0; r < plan->replica_count; r++) use_pipeline(result, plan_pipeline(plan, r), asked, &used, &all);
     if (question_problem(plan, &costs, NULL, &problem)) {
-        result->bound_ns = bound_of(&problem, &arena);
+        bool splits = !plan->schedule_forced || plan_schedule_traits(plan->schedule).splits_backward;
+        result->computing_ns = bound_of(&problem, &arena);
+        result->bound_ns = division_bound(&problem, splits, result->computing_ns, plan->simulated_step_ns);
         problem_free(&problem);
     }
     result->speed = all > 0 ? used / all : 0;

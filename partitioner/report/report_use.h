@@ -7,9 +7,10 @@
 
 typedef struct ReportUse {
     Arena arena;
-    double speed;        /* of the devices in use, as a share of all that the plan may use */
-    int64_t bound_ns;    /* 0: not known */
-    const char **reason; /* [device of the costs] why it is idle; NULL: it is in use */
+    double speed;         /* of the devices in use, as a share of all that the plan may use */
+    int64_t bound_ns;     /* 0: not known */
+    int64_t computing_ns; /* the bound if layers could be divided, and pipelines were full at once */
+    const char **reason;  /* [device of the costs] why it is idle; NULL: it is in use */
 } ReportUse;
 
 /* The plan must have stages. Free it. */

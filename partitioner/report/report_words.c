@@ -377,12 +377,17 @@ static void add_largest_layer(char text[static REPORT_SENTENCE], const Costs *co
 const char *report_speed(const Report *report, char text[static REPORT_SENTENCE])
 {
     const ReportUse *use = report->use;
-    char bound[REPORT_TEXT];
+    char bound[REPORT_TEXT], computing[REPORT_TEXT];
     text[0] = '\0';
     if (!use || use->bound_ns == 0) return text;
     add(text, "In use: %.0f%% of the devices' speed. ", 100 * use->speed);
     add(text, "No way to divide the work takes less than %s: the step time is %.2f times as long.",
         report_seconds(use->bound_ns, bound), (double)report->plan->simulated_step_ns / (double)use->bound_ns);
+    if (use->bound_ns - use->computing_ns > use->computing_ns / 100)
+        add(text,
+            " Devices that compute all the time would take %s: layers cannot be divided, pipelines fill and drain, and "
+            "replicas sum gradients.",
+            report_seconds(use->computing_ns, computing));
     if (report->costs && report->costs->device_count > 1) add_largest_layer(text, report->costs);
     return text;
 }
