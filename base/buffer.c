@@ -18,6 +18,14 @@ static void reserve(Buffer *buffer, size_t more)
     buffer->capacity = capacity;
 }
 
+void *buffer_extend(Buffer *buffer, size_t size)
+{
+    reserve(buffer, size);
+    buffer->size += size;
+    buffer->bytes[buffer->size] = '\0';
+    return buffer->bytes + buffer->size - size;
+}
+
 void buffer_append(Buffer *buffer, const void *bytes, size_t size)
 {
     if (buffer->limit && (size > buffer->limit || buffer->size > buffer->limit - size)) {

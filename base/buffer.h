@@ -14,6 +14,8 @@ typedef struct Buffer {
 } Buffer;
 
 void buffer_append(Buffer *buffer, const void *bytes, size_t size);
+/* Makes it longer by so many bytes, which the caller writes: their place. The limit does not hold for them. */
+void *buffer_extend(Buffer *buffer, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_print_va(Buffer *buffer, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 void buffer_align(Buffer *buffer, size_t alignment); /* pads with zero bytes */

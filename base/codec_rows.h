@@ -45,9 +45,11 @@ static inline bool codec_is_zero_tile(const uint8_t *bytes) { return !bytes[0] &
 /* The largest size of a channel; a NaN is larger than all numbers. */
 float codec_largest(const float *row, int64_t columns);
 
-/* Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", 2014): codes values + residual, rounded to the
- * nearest; `values` become what they decode to, `residual` what was lost, which is 0 where it is not finite. Of q8 to
- * q3, tiles without a channel larger than `least` are coded as zero. */
-void codec_feed_back(Codec codec, float *values, float *residual, int64_t columns, float least, uint8_t *bytes);
+/* Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", 2014): codes values + residual (NULL: nothing),
+ * rounded to the nearest; `values` become what they decode to, `lost` (may be `residual`; NULL: of no use) what was
+ * lost, which is 0 where it is not finite. Of q8 to q3, tiles without a channel larger than `least` are coded as
+ * zero. */
+void codec_feed_back(Codec codec, float *values, const float *residual, float *lost, int64_t columns, float least,
+                     uint8_t *bytes);
 
 #endif

@@ -216,7 +216,11 @@ static bool check_place(const char *path, const char *name, Diagnostics *diagnos
                                          "is a mounted file system, which cannot be replaced");
 }
 
-static int create_directory(const char *path) { return mkdir(path, 0777); }
+static int create_directory(const char *temporary, const char *path)
+{
+    (void)path;
+    return mkdir(temporary, 0777);
+}
 
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics)
 {

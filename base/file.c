@@ -283,9 +283,66 @@ void file_forget(const MappedFile *file, size_t offset, size_t size)
 }
 
 /* Never opens a file, or follows a link, that somebody else put there. */
-static int create_file(const char *path)
+static int create_part(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+static int create_file(const char *temporary, const char *path)
+{
+    (void)path;
+    return create_part(temporary);
+}
+
+/* ---- Files that are written again and again ---- */
+
+char *file_retired_path(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - path) : 0;
+    Buffer name = {0};
+    buffer_append(&name, path, folder);
+    buffer_print(&name, FILE_RETIRED_MARK "%s", path + folder);
+    return name.bytes;
+}
+
+void file_drop_retired(const char *path)
+{
+    char *retired = file_retired_path(path);
+    unlink(retired);
+    free(retired);
+}
+
+/* Whether the file has no other name, and no process has it open or mapped: only then the system grants a lease. */
+static bool is_unused(int descriptor)
+{
+    struct stat status;
+    return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+           status.st_nlink == 1 && fcntl(descriptor, F_SETSIG, SIGURG) == 0 && /* which nobody minds */
+           fcntl(descriptor, F_SETLEASE, F_WRLCK) == 0 && fcntl(descriptor, F_SETLEASE, F_UNLCK) == 0;
+}
+
+static int reuse_file(const char *temporary, const char *path)
+{
+    char *retired = file_retired_path(path);
+    bool renamed = renameat2(AT_FDCWD, retired, AT_FDCWD, temporary, RENAME_NOREPLACE) == 0;
+    free(retired);
+    if (!renamed) return create_part(temporary);
+    int descriptor = open(temporary, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor >= 0 && is_unused(descriptor)) return descriptor;
+    if (descriptor >= 0) close(descriptor);
+    unlink(temporary);
+    return create_part(temporary);
+}
+
+/* The file at the path, which is about to be replaced, waits under another name to be overwritten by the next one at
+ * `next`. */
+static void retire(const char *path, const char *next)
+{
+    char *retired = file_retired_path(next);
+    unlink(retired);
+    if (link(path, retired) != 0) errno = 0; /* then the next file is a new one */
+    free(retired);
 }
 
 /* N, if `path` is a name of this process's descriptor N, such as /dev/stdout or /dev/fd/3; else -1. Follows at most so
@@ -311,7 +368,15 @@ static int descriptor_at(const char *path, int most_links)
     return number;
 }
 
-bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
+bool file_rename_again(const char *from, const char *to, Diagnostics *diagnostics)
+{
+    retire(to, from);
+    if (rename(from, to) != 0) return file_error(diagnostics, to, "cannot rename into place");
+    sync_parent(to);
+    return true;
+}
+
+static bool create(OutputFile *file, const char *path, CreateEntry *entry, Diagnostics *diagnostics)
 {
     *file = (OutputFile){.path = path};
     if (strcmp(path, "-") == 0) {
@@ -331,12 +396,24 @@ bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
     else if (in_place)
         descriptor = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     else
-        file->temporary = pending_create(path, create_file, &descriptor);
+        file->temporary = pending_create(path, entry, &descriptor);
     if (file->temporary) input_files_release(descriptor);
     if (in_place ? descriptor < 0 : !file->temporary) return file_error(diagnostics, path, "cannot create");
     file->stream = fdopen(descriptor, "wb");
     if (!file->stream) memory_exhausted();
     return true;
+}
+
+bool file_create(OutputFile *file, const char *path, Diagnostics *diagnostics)
+{
+    return create(file, path, create_file, diagnostics);
+}
+
+bool file_create_again(OutputFile *file, const char *path, Diagnostics *diagnostics)
+{
+    bool ok = create(file, path, reuse_file, diagnostics);
+    file->again = ok && file->temporary;
+    return ok;
 }
 
 void file_abandon(OutputFile *file)
@@ -369,14 +446,16 @@ bool file_commit(OutputFile *file, Diagnostics *diagnostics)
         return ((fflush(file->stream) == 0 && !ferror(file->stream)) ||
                 file_error(diagnostics, "standard output", "cannot write")) &&
                file_inputs_unchanged(diagnostics);
-    bool ok =
-        fflush(file->stream) == 0 && !ferror(file->stream) && (!file->temporary || fsync(fileno(file->stream)) == 0);
+    bool ok = fflush(file->stream) == 0 && !ferror(file->stream) &&
+              (!file->again || ftruncate(fileno(file->stream), ftello(file->stream)) == 0) &&
+              (!file->temporary || fsync(fileno(file->stream)) == 0);
     int saved = errno;
     if (fclose(file->stream) != 0 && ok) saved = errno, ok = false;
     file->stream = NULL;
     errno = saved;
     ok = ok || file_error(diagnostics, file->path, "cannot write");
     if (!file->temporary) return ok && file_inputs_unchanged(diagnostics);
+    if (ok && file->again) retire(file->path, file->path);
     if (ok)
         ok = outputs_place(place_file, file->path, file->temporary, false, diagnostics);
     else
@@ -395,7 +474,7 @@ bool file_write_all(const char *path, const void *bytes, size_t size, Diagnostic
 
 bool file_write_part(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics)
 {
-    int descriptor = create_file(path);
+    int descriptor = create_part(path);
     FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (!stream) return file_error(diagnostics, path, "cannot create");
     input_files_release(descriptor);

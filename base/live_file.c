@@ -7,7 +7,11 @@
 #include "base/input_files.h"
 #include "base/pending.h"
 
-static int create(const char *path) { return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666); }
+static int create(const char *temporary, const char *path)
+{
+    (void)path;
+    return open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
 
 bool live_file_write(const char *path, const void *bytes, size_t size, Diagnostics *diagnostics)
 {

@@ -114,7 +114,7 @@ char *pending_create(const char *path, CreateEntry *create, int *descriptor)
     *descriptor = -1;
     for (int i = 0; i < MOST_NAMES && *descriptor < 0; i++) {
         snprintf(temporary, length, "%s" PENDING_MARK "%ld-%d", path, (long)getpid(), i);
-        *descriptor = create(temporary);
+        *descriptor = create(temporary, path);
         if (*descriptor < 0 && errno != EEXIST) break;
     }
     int saved = errno;

@@ -7,8 +7,9 @@
 /* A temporary name is the final name, this mark, the process and a number. */
 #define PENDING_MARK ".partial-"
 
-/* Makes something under a name that nothing has yet; below 0, with errno set, if it cannot. */
-typedef int CreateEntry(const char *path);
+/* Makes something under a name that nothing has yet, for what will be at `path`; below 0, with errno set, if it cannot.
+ */
+typedef int CreateEntry(const char *temporary, const char *path);
 
 /* Makes a file or directory next to `path`, which exit() removes unless pending_drop was called. Returns its name, and
  * in *descriptor what `create` returned; NULL, with errno set, if it cannot be made. Removes what killed processes of

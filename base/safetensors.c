@@ -197,9 +197,15 @@ struct SafeTensorsWriter {
     Buffer metadata; /* members of "__metadata__" */
     SafeTensor *tensors;
     size_t count, capacity;
+    bool again;
+    FileContent *content;
 };
 
 SafeTensorsWriter *safetensors_writer(void) { return memory_allocate(sizeof(SafeTensorsWriter)); }
+
+void safetensors_writer_again(SafeTensorsWriter *writer) { writer->again = true; }
+
+void safetensors_writer_note(SafeTensorsWriter *writer, FileContent *content) { writer->content = content; }
 
 void safetensors_writer_metadata(SafeTensorsWriter *writer, const char *key, const char *value)
 {
@@ -267,6 +273,20 @@ static void check_names(SafeTensorsWriter *writer)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) bug("two tensors are named '%s'", sorted[i]->name);
 }
 
+/* Hashes what it has just written, which is still in a cache. */
+static bool put(OutputFile *file, HashStream *hash, const void *data, size_t size)
+{
+    enum { AT_ONCE = 1 << 18 };
+    const unsigned char *bytes = data;
+    bool written = true;
+    for (size_t at = 0; at < size && written; at += AT_ONCE) {
+        size_t some = size - at < AT_ONCE ? size - at : AT_ONCE;
+        written = fwrite(bytes + at, 1, some, file->stream) == some;
+        if (hash) hash_stream_add(hash, bytes + at, some);
+    }
+    return written;
+}
+
 bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics *diagnostics)
 {
     check_names(writer);
@@ -274,11 +294,14 @@ bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics 
     Buffer header = {0};
     OutputFile file;
     print_header(&header, writer, order);
-    bool ok = file_create(&file, path, diagnostics);
+    bool ok = writer->again ? file_create_again(&file, path, diagnostics) : file_create(&file, path, diagnostics);
     if (ok) {
-        bool written = fwrite(header.bytes, 1, header.size, file.stream) == header.size;
-        for (size_t i = 0; i < writer->count && written; i++)
-            if (order[i]->bytes) written = fwrite(order[i]->data, 1, order[i]->bytes, file.stream) == order[i]->bytes;
+        HashStream *hash = writer->content ? hash_stream() : NULL;
+        size_t bytes = header.size;
+        bool written = put(&file, hash, header.bytes, header.size);
+        for (size_t i = 0; i < writer->count && written; bytes += order[i++]->bytes)
+            written = put(&file, hash, order[i]->data, order[i]->bytes);
+        if (hash) *writer->content = (FileContent){bytes, hash_stream_end(hash)};
         ok = file_commit(&file, diagnostics);
     }
     buffer_free(&header);

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/hash.h"
 
 typedef struct SafeTensor {
     const char *name;
@@ -39,6 +40,14 @@ void safetensors_writer_metadata(SafeTensorsWriter *writer, const char *key, con
 /* `data` is not copied and must live until safetensors_write. */
 void safetensors_writer_add(SafeTensorsWriter *writer, const char *name, DType dtype, const Shape *shape,
                             const void *data);
+/* The file is written again and again (file_create_again). */
+void safetensors_writer_again(SafeTensorsWriter *writer);
+/* What the written file is: its size, and the hash of its bytes, which are not read again for that. */
+typedef struct FileContent {
+    size_t bytes;
+    Hash hash;
+} FileContent;
+void safetensors_writer_note(SafeTensorsWriter *writer, FileContent *content);
 /* Writes header and data to `path` (atomically) and frees the writer, in success and failure alike. Tensors keep the
  * order they were added in, except that wider element types come first, so that every tensor is aligned; the header is
  * padded so that the data starts at a multiple of 64 bytes. */

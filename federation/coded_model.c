@@ -13,11 +13,7 @@ bool coded_model_make(RowRule rule, const float *old, float *values, float *rema
     float *change = memory_allocate(count * sizeof *change);
     bool finite = true;
     for (size_t i = 0; i < count; i++) change[i] = (float)((double)values[i] + (double)remainder[i] - (double)old[i]);
-    if (rule.codec != CODEC_NONE) {
-        float *left = memory_allocate(count * sizeof *left); /* of no use: the remainder is that of the values */
-        coded_row_make(rule, change, left, count, bytes);
-        free(left);
-    }
+    if (rule.codec != CODEC_NONE) coded_row_make(rule, change, NULL, NULL, count, bytes);
     for (size_t i = 0; i < count; i++) {
         double wanted = (double)values[i] + (double)remainder[i];
         values[i] = rule.codec == CODEC_NONE ? (float)wanted : old[i] + change[i];
@@ -50,14 +46,16 @@ ChangeState coded_model_take(RowRule rule, const float *old, float *values, size
     Buffer row = {0};
     bool finite = size >= CODED_MODEL_HEAD &&
                   coded_row_take(rule, message + CODED_MODEL_HEAD, size - CODED_MODEL_HEAD, count, &row);
-    float *change = memory_allocate(count * sizeof *change);
-    if (finite) codec_decode_row(rule.codec, (const uint8_t *)row.bytes, (int64_t)count, change);
-    buffer_free(&row);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = old[i] + change[i];
-        finite &= isfinite(values[i]);
+    float change[64 * CODEC_TILE]; /* small enough to stay in a cache */
+    const size_t most = sizeof change / sizeof *change;
+    for (size_t at = 0; at < count && finite; at += most) {
+        size_t here = count - at < most ? count - at : most;
+        codec_decode_row(rule.codec, (const uint8_t *)row.bytes + codec_row_bytes(rule.codec, (int64_t)at),
+                         (int64_t)here, change);
+        for (size_t i = 0; i < here; i++) values[at + i] = old[at + i] + change[i];
+        finite = isfinite(codec_largest(values + at, (int64_t)here));
     }
-    free(change);
+    buffer_free(&row);
     if (!finite) return CHANGE_INVALID;
     return hash_equal(hash_bytes(values, count * sizeof *values), read_hash(message)) ? CHANGE_TAKEN
                                                                                       : CHANGE_OF_ANOTHER_START;

@@ -1,9 +1,7 @@
 #include "federation/coded_row.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-#include "base/arena.h"
 #include "base/codec_rows.h"
 
 static size_t tiles_of(size_t count) { return (count + CODEC_TILE - 1) / CODEC_TILE; }
@@ -16,14 +14,33 @@ double coded_row_value_bytes(RowRule rule)
     return ((double)codec_row_bytes(rule.codec, CODEC_TILE) + mark) / CODEC_TILE;
 }
 
-void coded_row_make(RowRule rule, float *values, float *left, size_t count, Buffer *row)
+enum { AT_ONCE = 64 * CODEC_TILE }; /* small enough to stay in a cache */
+
+static float largest_sum(const float *values, const float *left, size_t count)
 {
-    size_t size = (size_t)codec_row_bytes(rule.codec, (int64_t)count);
-    float least = rule.least * codec_largest(values, (int64_t)count);
-    uint8_t *bytes = memory_allocate(size);
-    codec_feed_back(rule.codec, values, left, (int64_t)count, isfinite(least) ? least : 0, bytes);
-    buffer_append(row, bytes, size);
-    free(bytes);
+    float largest = 0, sum[AT_ONCE];
+    for (size_t at = 0; at < count; at += AT_ONCE) {
+        size_t here = count - at < AT_ONCE ? count - at : AT_ONCE;
+        for (size_t i = 0; i < here; i++) sum[i] = values[at + i] + (left ? left[at + i] : 0);
+        float most = codec_largest(sum, (int64_t)here);
+        if (!(most <= largest)) largest = most;
+        if (!isfinite(largest)) return largest;
+    }
+    return largest;
+}
+
+bool coded_row_make(RowRule rule, float *values, const float *left, float *lost, size_t count, Buffer *row)
+{
+    float least = folds(rule) ? rule.least * largest_sum(values, left, count) : 0;
+    uint8_t *bytes = buffer_extend(row, (size_t)codec_row_bytes(rule.codec, (int64_t)count));
+    bool finite = true;
+    for (size_t at = 0; at < count; at += AT_ONCE) {
+        size_t here = count - at < AT_ONCE ? count - at : AT_ONCE;
+        codec_feed_back(rule.codec, values + at, left ? left + at : NULL, lost ? lost + at : NULL, (int64_t)here,
+                        isfinite(least) ? least : 0, bytes + codec_row_bytes(rule.codec, (int64_t)at));
+        finite &= isfinite(codec_largest(values + at, (int64_t)here));
+    }
+    return finite;
 }
 
 void coded_row_put(RowRule rule, const void *row, size_t count, Buffer *message)

@@ -27,8 +27,9 @@ static inline RowRule row_rule_down(const Federation *federation)
 /* Bytes of a value, if no tile is left out; 4 without codec. */
 double coded_row_value_bytes(RowRule rule);
 
-/* As codec_feed_back; what waits is in `left`. Appends the row's bytes, all of them. */
-void coded_row_make(RowRule rule, float *values, float *left, size_t count, Buffer *row);
+/* As codec_feed_back, with what waits in `lost`. Appends the row's bytes, all of them. False: what they decode to is
+ * not finite. */
+bool coded_row_make(RowRule rule, float *values, const float *left, float *lost, size_t count, Buffer *row);
 
 /* Appends a row of `count` values as it is on the wire. */
 void coded_row_put(RowRule rule, const void *row, size_t count, Buffer *message);

@@ -1,6 +1,5 @@
 #include "federation/coded_update.h"
 
-#include <math.h>
 #include "base/codec_rows.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/aggregate/sum_messages.h"
@@ -10,14 +9,6 @@ enum { WEIGHT_BYTES = 4 * FIXED_POINT_WEIGHT_WORDS };
 size_t coded_update_bytes(Codec codec, size_t count)
 {
     return WEIGHT_BYTES + (size_t)codec_row_bytes(codec, (int64_t)count);
-}
-
-bool coded_update_make(RowRule rule, float *values, float *left, size_t count, Buffer *bytes)
-{
-    bool finite = true;
-    coded_row_make(rule, values, left, count, bytes);
-    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]); /* NaN where what is coded is not finite */
-    return finite;
 }
 
 int64_t coded_update_weight(const unsigned char *message)

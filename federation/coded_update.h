@@ -12,11 +12,6 @@
 /* The size for `count` values: a piece of an update (update_pieces.h). */
 size_t coded_update_bytes(Codec codec, size_t count);
 
-/* Codes values + left, rounded to the nearest. `values` becomes what that is at the other end, `left` what is missing
- * of it. Appends the row's bytes. False: the sum is not finite, or too large for the codec; nothing is left to be used.
- * */
-bool coded_update_make(RowRule rule, float *values, float *left, size_t count, Buffer *bytes);
-
 /* What the message of such a size has as its weight; -1: not a weight. */
 int64_t coded_update_weight(const unsigned char *message);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "federation/aggregate/fixed_point.h"
 #include "federation/coded_model.h"
@@ -120,6 +121,7 @@ void coordinator_free(Coordinator *coordinator)
     buffer_free(&coordinator->change);
     global_model_free(&coordinator->model);
     free(coordinator->sites);
+    if (coordinator->model_path) file_drop_retired(coordinator->model_path);
     free(coordinator->model_path);
     *coordinator = (Coordinator){0};
 }

@@ -171,6 +171,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
                 safetensors_writer_add(writer, arena_format(&names, "%s%s", kept_prefixes[k], tensor->name), DTYPE_F32,
                                        &tensor->shape, kept_of(model, k) + tensor->first);
     }
+    safetensors_writer_again(writer);
     input_files_release_path(path); /* a resumed coordinator replaces the file that it read */
     bool ok = safetensors_write(writer, path, diagnostics);
     arena_free(&names);

@@ -29,7 +29,7 @@ typedef struct Meeting {
     size_t count;
     int64_t weight; /* 0 ... 2^48 - 1 */
     const Buffer
-        *coded; /* what coded_update_make made, of which `update` is what it is at the other end; NULL: no codec */
+        *coded; /* what coded_row_make made, of which `update` is what it is at the other end; NULL: no codec */
     SiteMetrics metrics;
     RowsEvaluation evaluation; /* of the model that the round began with; rows 0: none */
     int exponent;              /* the least that suits the update */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/directory.h"
 #include "base/file.h"
 
 static const char name_form[] = "round-%" SCNd64 ".safetensors%n";
@@ -44,7 +45,10 @@ static void prune(void *context, int64_t round)
     const Pruning *pruning = context;
     if (round >= pruning->first && round <= pruning->last) return;
     char *path = model_history_path(pruning->directory, round);
-    unlink(path);
+    char *model = directory_join(pruning->directory, "model.safetensors"), *retired = file_retired_path(model);
+    if (rename(path, retired) != 0) unlink(path); /* the next model overwrites it */
+    free(retired);
+    free(model);
     free(path);
 }
 

@@ -64,6 +64,9 @@ static bool read_model(Amending *amending, Diagnostics *diagnostics)
     const char *path = arena_format(arena_of(amending), "%s/coordinator/model.safetensors", amending->home);
     if (!global_model_open_file(model, federation->compiled.identity, path, 0, diagnostics)) return false;
     int64_t *round = &amending->amendment.from_round;
+    if (!*round && model->round >= federation->rounds)
+        return input_error(diagnostics, path, "skycc federate --from goes on with more rounds, or other sites",
+                           "is the model after the last round: nothing is left to amend");
     if (*round && *round <= model->round)
         return input_error(diagnostics, amending->federate.options->amend, "name a later from_round, or leave it out",
                            "begins with round %lld, which is over: %lld were made", (long long)*round,

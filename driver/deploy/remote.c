@@ -56,7 +56,11 @@ static bool open_ends(Ends *ends)
            pipe2(ends->output, O_CLOEXEC) == 0 && pipe2(ends->said, O_CLOEXEC) == 0;
 }
 
-static int make_private_folder(const char *path) { return mkdir(path, 0700); }
+static int make_private_folder(const char *temporary, const char *path)
+{
+    (void)path;
+    return mkdir(temporary, 0700);
+}
 
 /* Of the 107 characters that a socket's path may have ssh takes 57. It replaces some characters. */
 static bool suits_sockets(const char *folder)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/codec_rows.h"
 #include "base/input_files.h"
 #include "base/owned_files.h"
 #include "federation/coded_model.h"
@@ -187,6 +188,8 @@ void member_free(Member *member)
     buffer_free(&member->news);
     control_variates_free(&member->control);
     free(member->early);
+    free(member->update);
+    if (member->options) checkpoint_drop_retired(member->options->checkpoint);
     global_model_free(&member->start);
     federation_free(&member->federation);
     arena_free(&member->arena);
@@ -226,12 +229,7 @@ static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
 
 /* ---- Taking the model ---- */
 
-static bool is_finite(const float *values, size_t count)
-{
-    bool finite = true;
-    for (size_t i = 0; i < count; i++) finite &= isfinite(values[i]);
-    return finite;
-}
+static bool is_finite(const float *values, size_t count) { return isfinite(codec_largest(values, (int64_t)count)); }
 
 /* Whether this site may ask how the fragment has changed since its own model, instead of the values. */
 static bool is_coded_change(const Member *member, FragmentRange part, int64_t round)

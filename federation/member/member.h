@@ -40,6 +40,7 @@ typedef struct Member {
     SiteLink link;
     GlobalModel start; /* of the round; start.step: the site's step then */
     TiedNames tied;
+    float *update;           /* room for one; NULL: none was made yet */
     Feedback feedback;       /* where updates are coded */
     ControlVariates control; /* where the federation has them */
     NoiseSeed noise_seed;    /* where they are private */
@@ -92,7 +93,7 @@ const char *member_end_path(Member *member);
 bool member_has_end(const Member *member);
 bool member_is_coded(const Member *member);
 /* Waits; longer each time. */
-enum { MEMBER_FIRST_PAUSE_MS = 20 };
+enum { MEMBER_FIRST_PAUSE_MS = 5 };
 void member_pause(int *milliseconds);
 /* Reports why the coordinator does not answer it. False. */
 bool member_refused(const Member *member, const Reply *reply, Diagnostics *diagnostics);

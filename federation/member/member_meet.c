@@ -25,17 +25,17 @@ static FragmentRange part_of(const Member *member)
     return global_model_part(&member->start, member->start.round, (size_t)member->federation.fragments);
 }
 
-/* The parameters where the round's local steps ended. */
-static bool read_end(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
+/* Start minus end of the round's local steps. */
+static bool read_change(Member *member, int64_t step, float *values, Diagnostics *diagnostics)
 {
     const Federation *federation = &member->federation;
     const char *checkpoint = member->options->checkpoint;
     GlobalModel end;
     if (!member_has_end(member))
-        return site_checkpoint_read(checkpoint, step, member->stages != 0, federation, &member->start, values,
+        return site_checkpoint_read(checkpoint, step, member->stages != 0, federation, &member->start, true, values,
                                     diagnostics);
     bool ok = own_model_open(&end, &federation->compiled, member_end_path(member), diagnostics);
-    if (ok) memcpy(values, end.values, end.elements * sizeof *values);
+    for (size_t i = 0; ok && i < end.elements; i++) values[i] = member->start.values[i] - end.values[i];
     global_model_free(&end);
     return ok;
 }
@@ -47,8 +47,7 @@ static bool make_update(Member *member, int64_t step, float *values, Diagnostics
     const Federation *federation = &member->federation;
     const GlobalModel *start = &member->start;
     FragmentRange part = part_of(member);
-    if (!read_end(member, step, values, diagnostics)) return false;
-    for (size_t i = part.first; i < part.end && i < start->elements; i++) values[i] = start->values[i] - values[i];
+    if (!read_change(member, step, values, diagnostics)) return false;
     if (start->control) {
         CheckpointManifest manifest;
         if (!checkpoint_read_manifest(&manifest, member->options->checkpoint, step, diagnostics)) return false;
@@ -149,6 +148,10 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
             member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
         said = meeting->problem.text;
         if (state == MEETING_GOES_ON) pause = MEMBER_FIRST_PAUSE_MS;
+        if (state == MEETING_WAITS && meeting->has_answered && meeting->answered == SUM_VALUES &&
+            member_is_coded(member) &&
+            !feedback_prepare(&member->feedback, part_of(member), meeting->round + 1, diagnostics))
+            return false;
         if (state == MEETING_WAITS) member_pause(&pause);
     }
     return !*member->ended;
@@ -173,17 +176,23 @@ static void say_round(const Member *member, int64_t step, double seconds, bool i
     buffer_free(&line);
 }
 
+/* Kept between rounds: new memory costs more than what is done with it. */
+static float *room_for_update(Member *member)
+{
+    if (!member->update) member->update = memory_allocate(global_model_taken(&member->start) * sizeof *member->update);
+    return member->update;
+}
+
 bool member_join_round(Member *member, int64_t step, Diagnostics *diagnostics)
 {
     Meeting meeting = {0};
     double since = monotonic_seconds();
-    float *values = memory_allocate(global_model_taken(&member->start) * sizeof *values);
+    float *values = room_for_update(member);
     int64_t round = member->start.round;
     bool ok = open_meeting(member, &meeting, step, values, diagnostics) && meet(member, &meeting, diagnostics);
     bool in = meeting.counted > round;
     member->counted = meeting.counted;
     meeting_close(&meeting);
-    free(values);
     if (ok && member->branch == member->start.branch && member->rounds > round)
         say_round(member, step, monotonic_seconds() - since, in);
     return ok;
@@ -197,10 +206,9 @@ bool member_keep_update(Member *member, int64_t step, Diagnostics *diagnostics)
     bool coded = member_is_coded(member) && feedback->left.round != next;
     if (member->counted != next || !(controlled || coded)) return true;
     if (controlled || !feedback->next || feedback->made_for != member->start.round) { /* else it was just made */
-        float *values = memory_allocate(global_model_taken(&member->start) * sizeof *values);
+        float *values = room_for_update(member);
         ok = make_update(member, step, values, diagnostics) &&
              (!controlled || control_variates_keep(&member->control, values, &member->federation, next, diagnostics));
-        free(values);
     }
     return ok && (!coded || feedback_keep(feedback, part_of(member), next, diagnostics));
 }

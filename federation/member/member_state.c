@@ -99,7 +99,8 @@ bool member_is_coded(const Member *member) { return member->federation.codec != 
 void member_pause(int *milliseconds)
 {
     usleep((useconds_t)*milliseconds * 1000);
-    *milliseconds = *milliseconds * 2 < LONGEST_PAUSE_MS ? *milliseconds * 2 : LONGEST_PAUSE_MS;
+    int longer = *milliseconds + *milliseconds / 4 + 1; /* so that a fifth of the wait is lost at most */
+    *milliseconds = longer < LONGEST_PAUSE_MS ? longer : LONGEST_PAUSE_MS;
 }
 
 const char *member_name(const Member *member)

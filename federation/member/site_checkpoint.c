@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/codec_rows.h"
 #include "base/input_files.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
@@ -90,7 +91,8 @@ static void checkpoint_close(Checkpoint *checkpoint)
     arena_free(&checkpoint->arena);
 }
 
-static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor, float *values,
+/* `start`: what values are subtracted from; NULL: nothing. */
+static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor, const float *start, float *values,
                         Diagnostics *diagnostics)
 {
     const SafeTensor *found = NULL;
@@ -100,25 +102,33 @@ static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "was the site compiled with the federation?",
                                  found ? "the tensor has another type or shape than the federation's model"
                                        : "the tensor is missing");
-    memcpy(values, found->data, found->bytes);
-    bool finite = true;
+    enum { AT_ONCE = 1 << 14 }; /* small enough to stay in a cache */
+    const float *data = found->data;
     size_t i = 0;
-    for (size_t e = 0; e < tensor->elements; e++) finite &= isfinite(values[e]); /* no branches: vectorised */
-    while (!finite && isfinite(values[i])) i++;
+    bool finite = true;
+    for (size_t at = 0, here; at < tensor->elements; at += here) {
+        here = tensor->elements - at < AT_ONCE ? tensor->elements - at : AT_ONCE;
+        finite &= isfinite(codec_largest(data + at, (int64_t)here));
+        for (size_t e = at; e < at + here; e++) values[e] = start ? start[e] - data[e] : data[e];
+    }
+    while (!finite && isfinite(data[i])) i++;
     return finite || diagnostics_error(diagnostics, EXIT_DIVERGED, place, "a lower --lr, --warmup or --clip may help",
                                        "element %zu is not finite: nothing of it is sent", i);
 }
 
 bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, const Federation *federation,
-                          const GlobalModel *like, float *values, Diagnostics *diagnostics)
+                          const GlobalModel *like, bool changes, float *values, Diagnostics *diagnostics)
 {
     Checkpoint checkpoint;
     bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, diagnostics);
     if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
                                "is a checkpoint of another model than the federation's");
-    for (size_t i = 0; i < like->tensor_count && ok; i++)
-        ok = read_tensor(&checkpoint, &like->tensors[i], values + like->tensors[i].first, diagnostics);
+    for (size_t i = 0; i < like->tensor_count && ok; i++) {
+        size_t first = like->tensors[i].first;
+        ok = read_tensor(&checkpoint, &like->tensors[i], changes ? like->values + first : NULL, values + first,
+                         diagnostics);
+    }
     checkpoint_close(&checkpoint);
     return ok;
 }

@@ -22,12 +22,13 @@ typedef struct TiedNames {
 /* From a global model's `tied`. Free the arena. */
 void tied_names_read(TiedNames *tied, const GlobalModel *model);
 
-/* Copies the checkpoint's values of all tensors of `like` to `values`, which has its elements. `is_sound`: the files
+/* Copies the checkpoint's values of all tensors of `like` to `values`, which has its elements; with `changes`, `like`'s
+ * own values minus these. `is_sound`: the files
  * need not be compared with the manifest, because stage programs that live wrote them, or this process has compared
  * them. Errors: a checkpoint that is damaged, of another model, or without one of the tensors; values that are not
  * finite (EXIT_DIVERGED). */
 bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, const Federation *federation,
-                          const GlobalModel *like, float *values, Diagnostics *diagnostics);
+                          const GlobalModel *like, bool changes, float *values, Diagnostics *diagnostics);
 /* Replaces the values of elements part.first ... part.end - 1 that have met in the checkpoint by those of the model, in
  * copies of its files: the checkpoint is the one before or the new one, whenever the process ends. */
 bool site_checkpoint_exchange(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part,

@@ -128,7 +128,8 @@ static void code_share(void *context, int thread, int threads)
     uint64_t before = subnormals_flush();
     uint8_t *bytes = c->bytes + codec_row_bytes(c->codec, (int64_t)begin);
     if (c->residual)
-        codec_feed_back(c->codec, c->values + begin, c->residual + begin, (int64_t)(end - begin), 0, bytes);
+        codec_feed_back(c->codec, c->values + begin, c->residual + begin, c->residual + begin, (int64_t)(end - begin),
+                        0, bytes);
     else
         codec_decode_row(c->codec, bytes, (int64_t)(end - begin), c->values + begin);
     subnormals_restore(before);

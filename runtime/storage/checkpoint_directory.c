@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/directory.h"
+#include "base/file.h"
 #include "base/input_files.h"
 
 /* ---- Names ---- */
@@ -83,19 +84,51 @@ int64_t checkpoint_newest(const char *directory, int64_t before)
 
 /* ---- Making room ---- */
 
-/* Removes a step's files, the manifest first, so that a half-removed step does not count as a checkpoint. */
-static void empty_step(const char *path)
+static bool is_retired(const char *name) { return strncmp(name, FILE_RETIRED_MARK, strlen(FILE_RETIRED_MARK)) == 0; }
+
+/* Whether the file is one that the same rank writes again, in another step. */
+static bool is_of_rank(const char *name) { return strcmp(name + strcspn(name, "."), ".safetensors") == 0; }
+
+/* Removes a step's files, the manifest first, so that a half-removed step does not count as a checkpoint. Those of
+ * ranks go to the directory `retired`, unless it is NULL. */
+static void empty_step(const char *path, const char *retired)
 {
     char *manifest = directory_join(path, "MANIFEST.json");
     unlink(manifest);
     free(manifest);
     DIR *stream = opendir(path);
     for (struct dirent *entry; stream && (entry = readdir(stream));)
-        if (strncmp(entry->d_name, "rank-", 5) == 0 || strncmp(entry->d_name, "MANIFEST.json.", 14) == 0) {
-            char *inside = directory_join(path, entry->d_name);
-            unlink(inside);
+        if (strncmp(entry->d_name, "rank-", 5) == 0 || strncmp(entry->d_name, "MANIFEST.json.", 14) == 0 ||
+            is_retired(entry->d_name)) {
+            char *inside = directory_join(path, entry->d_name),
+                 *named = directory_join(retired ? retired : path, entry->d_name), *aside = file_retired_path(named);
+            if (!retired || !is_of_rank(entry->d_name) || rename(inside, aside) != 0) unlink(inside);
+            free(aside);
+            free(named);
             free(inside);
         }
+    if (stream) closedir(stream);
+}
+
+bool checkpoint_bring_retired(const char *directory, const char *path)
+{
+    char *named = directory_join(directory, strrchr(path, '/') + 1), *from = file_retired_path(named),
+         *to = file_retired_path(path);
+    if (rename(from, to) != 0) errno = 0; /* none waits */
+    free(to);
+    free(from);
+    free(named);
+    return true;
+}
+
+void checkpoint_drop_retired(const char *directory)
+{
+    DIR *stream = opendir(directory);
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        char *path = directory_join(directory, entry->d_name);
+        if (is_retired(entry->d_name)) unlink(path);
+        free(path);
+    }
     if (stream) closedir(stream);
 }
 
@@ -163,7 +196,7 @@ bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagno
 {
     if (!checkpoint_make_step(directory, step, diagnostics)) return false;
     char *path = checkpoint_path(directory, step);
-    empty_step(path);
+    empty_step(path, NULL);
     free(path);
     return true;
 }
@@ -187,15 +220,15 @@ static bool is_among(int64_t step, const int64_t *steps, size_t count)
     return false;
 }
 
-static void remove_step(const char *directory, int64_t step)
+static void remove_step(const char *directory, int64_t step, bool retires)
 {
     char *path = checkpoint_path(directory, step);
-    empty_step(path);
+    empty_step(path, retires ? directory : NULL);
     rmdir(path);
     free(path);
 }
 
-void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete)
+void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete, bool retires)
 {
     size_t all;
     int64_t *steps = list_steps(directory, &all);
@@ -203,7 +236,7 @@ void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, 
         if (steps[i] >= kept[0] || is_among(steps[i], kept, count) ||
             (spare_complete && is_complete(directory, steps[i])))
             continue;
-        remove_step(directory, steps[i]);
+        remove_step(directory, steps[i], retires);
     }
     free(steps);
 }
@@ -213,6 +246,6 @@ void checkpoint_remove_others(const char *directory, int64_t step)
     size_t all;
     int64_t *steps = list_steps(directory, &all);
     for (size_t i = 0; i < all; i++)
-        if (steps[i] != step) remove_step(directory, steps[i]);
+        if (steps[i] != step) remove_step(directory, steps[i], false);
     free(steps);
 }

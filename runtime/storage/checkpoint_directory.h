@@ -35,8 +35,13 @@ bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics);
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics);
 
 /* Removes steps older than kept[0], the newest, that are not in `kept`. `spare_complete`: but none that has a manifest.
- * Hosts with directories of their own have no manifest there. */
-void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete);
+ * Hosts with directories of their own have no manifest there. `retires`: their files wait to be overwritten by those of
+ * further steps. */
+void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete, bool retires);
+/* Brings such a file to where file_create_again looks for it: true. */
+bool checkpoint_bring_retired(const char *directory, const char *path);
+/* Removes those that wait. */
+void checkpoint_drop_retired(const char *directory);
 
 /* Removes every step but this one. */
 void checkpoint_remove_others(const char *directory, int64_t step);

@@ -85,16 +85,6 @@ static bool held_by_earlier(const Execution *execution, uint32_t stage, const Sk
     return false;
 }
 
-static bool hash_file(const char *path, CheckpointFile *file, Diagnostics *diagnostics)
-{
-    MappedFile mapped;
-    if (!file_map(&mapped, path, diagnostics)) return false;
-    file->bytes = (int64_t)mapped.size;
-    file->hash = hash_bytes(mapped.bytes, mapped.size);
-    file_unmap(&mapped);
-    return true;
-}
-
 /* The names of a parameter, one per line, and in the same lines of `checks` what its value was, if that is known. */
 static void note_frozen(Buffer *frozen, Buffer *checks, const SkyParameter *parameter)
 {
@@ -175,8 +165,13 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
     snprintf(file->name, sizeof file->name, "rank-%02d.safetensors", rank);
     char *path = directory_join(in, file->name);
     input_files_release_path(path); /* a step may be saved again after its checkpoint was read */
-    bool ok = checkpoint_make_step(directory, step, diagnostics) && safetensors_write(writer, path, diagnostics) &&
-              hash_file(path, file, diagnostics);
+    FileContent content = {0};
+    safetensors_writer_again(writer);
+    safetensors_writer_note(writer, &content);
+    bool ok = checkpoint_make_step(directory, step, diagnostics) && checkpoint_bring_retired(directory, path) &&
+              safetensors_write(writer, path, diagnostics);
+    file->bytes = (int64_t)content.bytes;
+    file->hash = content.hash;
     free(path);
     free(in);
     buffer_free(&frozen);

@@ -110,12 +110,15 @@ static int64_t *common_steps(World *world, const SkyProgram *program, const char
     return common;
 }
 
-static void prune(World *world, const SkyProgram *program, const char *directory, int64_t keep)
+static void prune(const CheckpointWriter *writer)
 {
+    World *world = writer->world;
+    const SkyProgram *program = writer->execution->program;
     size_t count = 0;
-    int64_t *kept = common_steps(world, program, directory, &count);
-    if ((int64_t)count > keep) count = (size_t)keep;
-    if (world->rank == world->first_here) checkpoint_prune(directory, kept, count, !leads(world, program));
+    int64_t *kept = common_steps(world, program, writer->directory, &count);
+    if ((int64_t)count > writer->keep) count = (size_t)writer->keep;
+    if (world->rank == world->first_here)
+        checkpoint_prune(writer->directory, kept, count, !leads(world, program), writer->retires);
     free(kept);
 }
 
@@ -139,6 +142,8 @@ void checkpoint_writer_close(CheckpointWriter *writer)
 {
     if (writer->thread) pthread_join(writer->writing, NULL);
     memory_unmap(&writer->copy);
+    if (writer->retires && writer->directory && writer->world->rank == writer->world->first_here)
+        checkpoint_drop_retired(writer->directory);
 }
 
 /* What the thread does: first the file of this rank, then the manifest. */
@@ -215,7 +220,7 @@ void checkpoint_advance(CheckpointWriter *writer)
     }
     free(writer->manifest.files);
     writer->begun = false;
-    if (writer->keep > 0) prune(writer->world, writer->execution->program, writer->directory, writer->keep);
+    if (writer->keep > 0) prune(writer);
 }
 
 void checkpoint_finish(CheckpointWriter *writer)

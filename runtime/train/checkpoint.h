@@ -29,6 +29,7 @@ typedef struct CheckpointWriter {
     const Execution *execution;
     bool in_background; /* all ranks have room for a copy of what they save; else training waits for checkpoints */
     MemoryRegion copy;
+    bool retires;       /* files of steps that are removed are overwritten by later ones */
     bool begun, listed; /* and not finished; all ranks' files are complete, and the manifest is written */
     bool thread;        /* there is one that writes, or has written */
     pthread_t writing;

@@ -9,7 +9,7 @@
 #include "runtime/train/training.h"
 
 /* Between looks whether the next round begins: seconds, and the share of the time so far. */
-static const double round_pause[] = {5e-3, 0.2}, round_pause_share = 0.05;
+static const double round_pause[] = {5e-3, 0.2}, round_pause_share = 0.02;
 
 static _Noreturn void fail(Training *t, const Diagnostics *diagnostics, const char *what)
 {

@@ -96,6 +96,7 @@ static bool open_work(Training *t, const char *directory, Diagnostics *diagnosti
     t->trace = (Trace){.enabled = t->options->trace != NULL, .most = events ? strtoul(events, NULL, 10) : 0};
     pipeline_open(&t->pipeline, t->world, &t->execution, &t->trace, t->options->emulate, diagnostics);
     checkpoint_writer_open(&t->writer, t->world, &t->execution, t->options->checkpoint_every, diagnostics);
+    t->writer.retires = t->options->go_on != NULL; /* one after every round */
     gradients_open(&t->gradients, &t->pipeline, training_clip(t), t->options->skip_nonfinite, diagnostics);
     const ProximalFiles files = {t->options->proximal_start, t->options->control};
     proximal_open(&t->proximal, &t->execution, t->options->proximal, &files, diagnostics);

@@ -111,6 +111,10 @@ static void hashes_separate_and_chain(void **state)
     hash_format(hash_extend(hash_bytes("a", 1), "bc", 2), b);
     assert_int_equal(strlen(a), 32);
     assert_string_not_equal(a, b);
+    HashStream *stream = hash_stream();
+    hash_stream_add(stream, "a", 1);
+    hash_stream_add(stream, "bc", 2);
+    assert_true(hash_equal(hash_stream_end(stream), hash_bytes("abc", 3)));
 }
 
 static void buffers_grow_and_align(void **state)

@@ -245,7 +245,7 @@ static void test_feedback(void **state)
         uint8_t bytes[MOST_BYTES];
         for (int step = 0; step <= STEPS; step++) {
             for (int i = 0; i < COLUMNS; i++) values[i] = step ? (i % 64 ? 0.001F : 1) * (float)(i % 7 + 1) : NAN;
-            codec_feed_back(codec, values, residual, COLUMNS, 0, bytes);
+            codec_feed_back(codec, values, residual, residual, COLUMNS, 0, bytes);
             for (int i = 0; i < COLUMNS; i++) sum[i] += step ? values[i] : 0;
         }
         for (int i = 0; i < COLUMNS; i++) {

@@ -340,6 +340,46 @@ static void directories_with_inputs_are_not_replaced(void **state)
     must_run("rm -r out");
 }
 
+/* Writes `again` anew; its inode. */
+static ino_t write_again(const char *text)
+{
+    Diagnostics diagnostics = {0};
+    OutputFile file;
+    struct stat status;
+    assert_true(file_create_again(&file, "again", &diagnostics));
+    fputs(text, file.stream);
+    assert_true(file_commit(&file, &diagnostics));
+    assert_holds("again", text);
+    assert_int_equal(stat("again", &status), 0);
+    return status.st_ino;
+}
+
+/* Two files take turns under a name, but one that somebody still reads, or that has another name, is left alone. */
+static void a_file_that_was_replaced_is_overwritten_if_nobody_has_it(void **state)
+{
+    (void)state;
+    Diagnostics diagnostics = {0};
+    MappedFile mapped;
+    ino_t first = write_again("long one"), second = write_again("2");
+    assert_int_not_equal(first, second);
+    assert_int_equal(write_again("3"), first);
+    assert_true(file_map(&mapped, "again", &diagnostics));
+    input_files_release_path("again");
+    write_again("4");
+    assert_int_not_equal(write_again("5"), first);
+    assert_memory_equal(mapped.bytes, "3", 1);
+    file_unmap(&mapped);
+    must_run("ln again twin");
+    write_again("6");
+    write_again("7");
+    write_again("8");
+    assert_holds("twin", "5");
+    must_run("rm twin");
+    file_drop_retired("again");
+    assert_int_not_equal(access(FILE_RETIRED_MARK "again", F_OK), 0);
+    must_run("rm again; ! ls -A | grep again");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +392,7 @@ int main(void)
         cmocka_unit_test(temporary_files_do_not_follow_links),
         cmocka_unit_test(what_killed_processes_left_is_removed),
         cmocka_unit_test(inputs_are_not_replaced),
+        cmocka_unit_test(a_file_that_was_replaced_is_overwritten_if_nobody_has_it),
         cmocka_unit_test(directories_with_inputs_are_not_replaced),
     };
     return cmocka_run_group_tests(tests, scratch_folder_enter, scratch_folder_leave);

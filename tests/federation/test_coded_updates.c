@@ -17,6 +17,7 @@
 #include "federation/member/feedback.h"
 #include "federation/messages.h"
 #include "federation/update_pieces.h"
+#include "tests/common/command.h"
 #include "tests/common/scratch.h"
 
 enum { ELEMENTS = 200, ROUNDS = 40, SITES = 3 };
@@ -50,7 +51,7 @@ static void what_is_sent_and_what_is_left_are_everything(void **state)
         for (int round = 0; round < ROUNDS; round++) {
             Buffer bytes = {0};
             for (size_t i = 0; i < ELEMENTS; i++) all[i] += values[i] = update_of(1, round, i);
-            assert_true(coded_update_make((RowRule){codecs[c], 0}, values, left, ELEMENTS, &bytes));
+            assert_true(coded_row_make((RowRule){codecs[c], 0}, values, left, left, ELEMENTS, &bytes));
             assert_int_equal(bytes.size, codec_row_bytes(codecs[c], ELEMENTS));
             for (size_t i = 0; i < ELEMENTS; i++) sent[i] += values[i];
             buffer_free(&bytes);
@@ -78,7 +79,7 @@ static void sums_are_those_of_decoded_updates(void **state)
             memset(left, 0, sizeof left);
             for (size_t i = 0; i < ELEMENTS; i++) values[s][i] = update_of(s, 0, i);
             put_weight(&messages[s], 10 + s);
-            assert_true(coded_update_make((RowRule){codecs[c], 0}, values[s], left, ELEMENTS, &messages[s]));
+            assert_true(coded_row_make((RowRule){codecs[c], 0}, values[s], left, left, ELEMENTS, &messages[s]));
             assert_true(fixed_point_exponent(values[s], ELEMENTS, 10 + s, &own));
             exponent = own > exponent ? own : exponent;
         }
@@ -134,7 +135,7 @@ static void pieces_are_the_update(void **state)
         SumProblem problem;
         ArrivingUpdate update = {0};
         for (size_t i = 0; i < MANY; i++) values[i] = update_of(1, 0, i);
-        assert_true(coded_update_make(row_rule_up(&federation), values, left, MANY, &row));
+        assert_true(coded_row_make(row_rule_up(&federation), values, left, left, MANY, &row));
         sum_round_open(&sum, SITES, 1, false, MANY + FIXED_POINT_TAIL_WORDS);
         assert_true(fixed_point_exponent(values, MANY, 7, &sum.exponent));
         for (size_t number = 0; number * PIECE < MANY; number++) {
@@ -185,7 +186,7 @@ static void tiles_that_barely_change_cost_a_bit(void **state)
             Buffer row = {0}, wire = {0}, back = {0};
             size_t sent = 0;
             for (size_t i = 0; i < MANY; i++) values[i] = sparse_value(i);
-            coded_row_make(rule, values, left, MANY, &row);
+            coded_row_make(rule, values, left, left, MANY, &row);
             coded_row_put(rule, row.bytes, MANY, &wire);
             assert_true(takes(rule, &wire, wire.size, MANY, &back));
             assert_int_equal(row.size, back.size);
@@ -225,7 +226,7 @@ static void what_is_no_update_is_refused(void **state)
     int exponent;
     for (size_t i = 0; i < ELEMENTS; i++) values[i] = update_of(0, 0, i);
     put_weight(&message, 4);
-    assert_true(coded_update_make((RowRule){CODEC_Q4, 0}, values, left, ELEMENTS, &message));
+    assert_true(coded_row_make((RowRule){CODEC_Q4, 0}, values, left, left, ELEMENTS, &message));
     assert_true(fixed_point_exponent(values, ELEMENTS, 4, &exponent));
     expect_refused(&message, message.size - 1, exponent);
     expect_refused(&message, message.size, exponent - 1); /* its words would wrap */
@@ -236,18 +237,19 @@ static void what_is_no_update_is_refused(void **state)
     message.bytes[4 * FIXED_POINT_WEIGHT_WORDS + 1] = 0x7f;
     expect_refused(&message, message.size, FIXED_POINT_MOST);
     values[3] = NAN;
-    assert_false(coded_update_make((RowRule){CODEC_Q4, 0}, values, left, ELEMENTS, &unused));
+    assert_false(coded_row_make((RowRule){CODEC_Q4, 0}, values, left, left, ELEMENTS, &unused));
     buffer_free(&message);
     buffer_free(&unused);
 }
 
 /* A site's rounds, of which some end without it; killed: it reads its file before every step, as one does that is
- * started again, and may have made the update before. What it sent goes to `sent`. */
-static void run_site(const Federation *federation, const GlobalModel *start, bool killed, float *sent)
+ * started again, and may have made the update before. Some wait long enough to write ahead. What it sent goes to
+ * `sent`. */
+static void run_site(const Federation *federation, const GlobalModel *start, bool killed, FragmentRange part,
+                     float *sent)
 {
     Diagnostics diagnostics = {0};
     Feedback feedback;
-    const FragmentRange part = {8, ELEMENTS};
     size_t count = part.end - part.first;
     assert_true(feedback_begin(start, "feedback.safetensors", &diagnostics));
     assert_true(feedback_open(&feedback, federation, "feedback.safetensors", &diagnostics));
@@ -256,6 +258,7 @@ static void run_site(const Federation *federation, const GlobalModel *start, boo
         for (int again = 0; again <= killed; again++) {
             for (size_t i = 0; i < count; i++) update[i] = update_of(0, round, part.first + i);
             assert_true(feedback_code(&feedback, update, part, round, 0));
+            if (round % 2) assert_true(feedback_prepare(&feedback, part, round + 1, &diagnostics));
             if (killed) feedback_free(&feedback);
             if (killed) assert_true(feedback_open(&feedback, federation, "feedback.safetensors", &diagnostics));
         }
@@ -269,6 +272,7 @@ static void run_site(const Federation *federation, const GlobalModel *start, boo
         assert_int_equal(feedback.left.round, round + 1);
     }
     feedback_free(&feedback);
+    must_run("! ls -A | grep ^feedback.safetensors.next");
 }
 
 static void a_site_that_is_started_again_sends_the_same_bits(void **state)
@@ -280,9 +284,12 @@ static void a_site_that_is_started_again_sends_the_same_bits(void **state)
     Federation federation = {.codec = CODEC_Q4, .compiled = {.identity = {1, 2}}};
     GlobalModel start;
     global_model_open(&start, federation.compiled.identity, names, shapes, 1, false);
-    run_site(&federation, &start, false, calm);
-    run_site(&federation, &start, true, killed);
-    assert_memory_equal(calm, killed, sizeof calm);
+    for (size_t first = 0; first <= 8; first += 8) {
+        const FragmentRange part = {first, ELEMENTS};
+        run_site(&federation, &start, false, part, calm);
+        run_site(&federation, &start, true, part, killed);
+        assert_memory_equal(calm, killed, sizeof calm);
+    }
     double all = 0, worst = 0; /* and not merely what each round alone comes to */
     Feedback fresh = {.rule = {CODEC_Q4, 0}};
     fresh.left = start;

@@ -562,6 +562,11 @@ def check_amendments():
         require(holds("coordinator/status.html", what), f"the status page lacks: {what}")
     text = amend("amended", "remove: [accra]\nfrom_round: 4\n", code=1)
     require("begins with round 4, which is over: 4 were made" in text, text)
+    text = amend("amended", "remove: [accra]\n", code=1)
+    require("nothing is left to amend" in text and "federate --from" in text, text)
+    for place in ["amended/coordinator", "amended-paris"]:
+        left = [name for name in os.listdir(place) if name.startswith(".retired")]
+        require(not left, f"{place} has {left}, which nobody will overwrite any more")
     # The key that was replaced counts no more, and is refused by name.
     serving = coordinator("amended")
     text = call("amended/oslo/train", "--join", "--data", "oslo.safetensors", "--checkpoint", "amended-again", "--key",

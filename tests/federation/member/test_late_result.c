@@ -62,14 +62,14 @@ static void a_checkpoint_is_the_former_or_the_new_one(void **state)
     model.round = 1;
     assert_int_equal(system("ln " FIRST_FILE " former"), 0);
     assert_true(site_checkpoint_exchange("at", 0, &model, b, &tied, &diagnostics));
-    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics));
+    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, false, found, &diagnostics));
     assert_true(found[0] == 0 && found[8] == 5);
     assert_true(first_of(STEP "rank-00.m0000001.safetensors", "bt") == 5 && first_of("former", "b") == 0);
     assert_true(access(FIRST_FILE, F_OK) != 0);
     model.branch = 1;
     for (int again = 0; again < 2; again++) /* what a killed site has restarted is not in the way of its second try */
         assert_true(site_checkpoint_restart("at", 0, &model, &tied, &diagnostics));
-    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics) && found[0] == 5);
+    assert_true(site_checkpoint_read("at", 0, false, &federation, &model, false, found, &diagnostics) && found[0] == 5);
     assert_int_equal(system("for file in " STEP
                             "rank-*; do printf '\\300' | dd of=$file bs=1 seek=$(($(stat -c %s $file) "
                             "- 1)) conv=notrunc 2>damage; done"),
@@ -104,7 +104,7 @@ static void a_result_is_added_once(void **state)
     for (size_t i = 0; i < ELEMENTS; i++) model.values[i] = 100 - (float)i;
     for (int again = 0; again < 2; again++) {
         take(&federation, &model, part);
-        assert_true(site_checkpoint_read("at", 0, false, &federation, &model, found, &diagnostics));
+        assert_true(site_checkpoint_read("at", 0, false, &federation, &model, false, found, &diagnostics));
         for (size_t i = 0; i < ELEMENTS; i++)
             assert_true(found[i] == (i < part.first ? local[i] : model.values[i] + (local[i] - end[i])));
     }
