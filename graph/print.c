@@ -155,6 +155,7 @@ static void print_source(const Value *value, ValueId id, Buffer *buffer)
     buffer_print(buffer, "%s %%%u : ", role_names[value->role], id);
     print_type(value, buffer);
     if (value->role == ROLE_CONSTANT) print_elements(value, buffer);
+    if (value->role == ROLE_PARAMETER && value->frozen) buffer_print(buffer, " frozen");
     if (value->parameter) buffer_print(buffer, " of %%%u", value->parameter);
     if (value->use) {
         buffer_print(buffer, " used as \"");

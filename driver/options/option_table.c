@@ -493,9 +493,8 @@ static const Option rows[] = {
          "Where the logits are a product with the vocabulary that only a cross-entropy (without class weights and "
          "smoothing) reads, *sliced* computes them some classes at a time, forward and backward, so that they "
          "are never in memory as a whole. Where the vocabulary is trained, the backward pass computes them again. "
-         "Evaluation then reports the "
-         "loss, and no accuracy. *auto* slices logits of 64 MiB and more for a micro-batch, but not for "
-         "*skycc run*, which writes all outputs."},
+         "Evaluation then reports the loss, and no accuracy. *auto* slices logits of 64 MiB and more for a micro-batch "
+         "(next to a frozen vocabulary of 16 MiB and more), but not for *skycc run*, which writes all outputs."},
     {"frozen-weights", 0, "f32|bf16|int8|int4", TRAINING | CHECK, OPTION_TEXT, .read = read_frozen_weights,
      .choices = OPTION_WORDS("f32", "bf16", "int8", "int4"), .common = CHECK,
      .help = "how matrices that are not trained are stored (default: as the model has them)",
@@ -504,8 +503,10 @@ static const Option rows[] = {
          "*int8* and *int4* store blocks of 32 neighbouring numbers, along the axis that products sum over, as "
          "integers times one scale: 8.5 and 4.5 bits a number. A number is then at most 1/252 (int8) or 1/13.9 "
          "(int4) of the largest of its block from what it was. Matrices stay in that form in memory; products "
-         "decode what they read. Vectors, and weights that are trained, stay as they are. *skycc export* merges "
-         "low-rank branches into the original weights, and prints by how much that changes logits."},
+         "decode what they read. Vectors, and weights that are trained, stay as they are. Without this option, "
+         "*--precision bf16* stores as bfloat16 the matrices that only products read, which changes no result: "
+         "products round them anyway. *skycc export* merges low-rank branches into the original weights, and prints "
+         "by how much that changes logits."},
     {"no-prune", 0, NULL, TRAINING, OPTION_FLAG, FIELD(load.no_pruning),
      .help = "also compute what nothing reads (the last block for all tokens, not only the one that is read)"},
     {"freeze", 0, "GLOB", CHECK | TRAINING, OPTION_TEXT, .read = read_freeze, .common = CHECK,

@@ -32,6 +32,7 @@ const Pass passes[] = {
     {"bf16-cuts", round_cuts},
     {"autodiff", add_gradients},
     {"recompute-attention", recompute_attention},
+    {"recompute-maps", recompute_maps},
     {"bf16-stash", store_bf16},
     {"recompute-layers", recompute_layers}, /* what was rounded to be stored is rounded again */
     {"updates", append_updates},

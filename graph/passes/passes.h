@@ -54,8 +54,8 @@ extern const Pass passes[]; /* the last one has no name */
 
 /* The rows of the list, each in the file of its name or in that of its object (attach_loss: loss.c). */
 PassRule attach_loss, fuse_composites, insert_dropout, insert_low_rank, prune_unread, pack_rows, slice_loss,
-    skip_masked, store_frozen, assign_layers, round_cuts, recompute_attention, store_bf16, recompute_layers,
-    append_updates;
+    skip_masked, store_frozen, assign_layers, round_cuts, recompute_attention, recompute_maps, store_bf16,
+    recompute_layers, append_updates;
 
 /* NULL after reporting the names that there are (EXIT_USAGE). */
 const Pass *pass_find(const char *name, Diagnostics *diagnostics);

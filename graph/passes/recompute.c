@@ -4,16 +4,23 @@
  * take less than half the room: in attention, where the sequence is at least four times as long as a head is wide.
  * Otherwise the probabilities are kept, which is faster, and only what dropout leaves of them is drawn again.
  *
+ * recompute_maps: what elementwise operators make of what is kept anyway, in layers with frozen matrices. There the
+ * stash is most of the memory: a frozen matrix has neither gradient nor optimiser state.
+ *
  * recompute_layers: all that a layer makes for itself. What it reads of other layers is kept, and forward runs a second
  * time, layer by layer, so what backward reads of forward needs room for one layer. The layer of the loss keeps its
  * own: its backward comes first. */
 #include <stdlib.h>
 
+#include "graph/analysis/cuts.h"
 #include "graph/ops/add_node.h"
 #include "graph/ops/operator.h"
 #include "graph/passes/passes.h"
 
-enum { WORTHWHILE = 2 }; /* least number of elements made of each that would be kept in their place */
+enum {
+    WORTHWHILE = 2, /* least number of elements made of each that would be kept in their place */
+    LITTLE = 16     /* so many times more elements than an input has: keeping that costs nothing */
+};
 
 typedef struct Recomputation {
     Graph *graph;
@@ -110,6 +117,70 @@ static bool *layers_of_losses(const Graph *graph)
     return has_loss;
 }
 
+/* [value]: whether backward reads it, or a view of it; to be freed. */
+static bool *read_by_backward(const Graph *graph)
+{
+    bool *read = memory_allocate(graph->value_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && node->phase == PHASE_BACKWARD && i < node->input_count; i++)
+            for (ValueId value = node->inputs[i]; value;) {
+                const Node *producer = graph_node(graph, graph_value(graph, value)->producer);
+                read[value] = true;
+                bool is_view = operator_has(producer->op, IS_MOVEMENT) &&
+                               elements(graph, producer->inputs[0]) == elements(graph, value);
+                value = is_view ? producer->inputs[0] : 0;
+            }
+    }
+    return read;
+}
+
+/* Whether backward has the input of the node, or can keep it for nothing. */
+static bool is_at_hand(const Recomputation *recomputation, const bool *read, const Node *node, ValueId input)
+{
+    const Graph *graph = recomputation->graph;
+    NodeId producer = graph_value(graph, input)->producer;
+    return !producer || graph_node(graph, producer)->layer == LAYER_NONE || read[input] ||
+           recomputation->chosen[input] || elements(graph, input) * LITTLE <= elements(graph, node->outputs[0]);
+}
+
+/* [layer]: whether it reads a frozen matrix, and computes no loss, before whose backward nothing else runs; to be
+ * freed. */
+static bool *lean_layers(const Graph *graph)
+{
+    bool *has_loss = layers_of_losses(graph), *lean = memory_allocate((size_t)graph->layer_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && node->layer != LAYER_NONE && i < node->input_count; i++) {
+            const Value *value = graph_value(graph, node->inputs[i]);
+            bool is_frozen = value->role == ROLE_PARAMETER && value->frozen && value->shape.rank == 2;
+            if (is_frozen && !has_loss[node->layer]) lean[node->layer] = true;
+        }
+    }
+    free(has_loss);
+    return lean;
+}
+
+static void choose_maps(Recomputation *recomputation)
+{
+    const Graph *graph = recomputation->graph;
+    bool *read = read_by_backward(graph), *lean = lean_layers(graph);
+    int *reach = values_reach(graph);
+    for (size_t i = 0; i < graph->output_count; i++) reach[graph->outputs[i].value] = graph->layer_count;
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->phase != PHASE_FORWARD || node->layer == LAYER_NONE || !lean[node->layer] ||
+            !operator_has(node->op, IS_MAP | IS_MOVEMENT | FILLS) || reach[node->outputs[0]] != node->layer)
+            continue;
+        bool all = true;
+        for (int i = 0; i < node->input_count; i++) all &= is_at_hand(recomputation, read, node, node->inputs[i]);
+        recomputation->chosen[node->outputs[0]] = all;
+    }
+    free(read);
+    free(lean);
+    free(reach);
+}
+
 /* What forward makes in a layer, and no other layer reads. */
 static void choose_layers(Recomputation *recomputation)
 {
@@ -194,6 +265,11 @@ static bool recompute(Graph *graph, void (*choose_values)(Recomputation *recompu
 bool recompute_attention(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
     return !options->differentiate || recompute(graph, choose_attention, diagnostics);
+}
+
+bool recompute_maps(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
+{
+    return !options->differentiate || recompute(graph, choose_maps, diagnostics);
 }
 
 bool recompute_layers(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)

@@ -7,6 +7,7 @@
 
 enum {
     LEAST_LOGITS = 64 << 20, /* bytes, below which whole logits are faster and do no harm */
+    LEAST_FROZEN = 16 << 20, /* the same next to a frozen vocabulary, whose logits are computed once either way */
     SLICE_BYTES = 8 << 20,   /* what caches hold next to a slice of the table */
     SLICE_COLUMNS = 64,      /* a slice is a multiple of this */
     LEAST_SLICES = 4         /* where --logits sliced asks for them */
@@ -104,6 +105,17 @@ static void slice(Graph *graph, NodeId loss, NodeId product, bool differentiate)
     move_last(graph, loss, old.outputs[0]);
 }
 
+/* Whether the table of the product is kept as it is. */
+static bool is_frozen(const Graph *graph, NodeId product)
+{
+    const Node *node = graph_node(graph, product);
+    if (!product) return false;
+    const Value *table = graph_value(graph, node->inputs[1]);
+    const Node *maker = graph_node(graph, table->producer);
+    if (maker->op == OP_Transpose) table = graph_value(graph, maker->inputs[0]);
+    return table->role == ROLE_PARAMETER && table->frozen;
+}
+
 bool slice_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
     (void)diagnostics;
@@ -113,8 +125,8 @@ bool slice_loss(Graph *graph, const PassOptions *options, Diagnostics *diagnosti
         const Value *logits = graph_value(graph, graph_node(graph, n)->inputs[0]);
         NodeId product = find_product(graph, graph_node(graph, n)->inputs[0]);
         int64_t bytes = shape_elements(&logits->shape) * (int64_t)dtype_size(logits->dtype);
-        if (product && (bytes >= LEAST_LOGITS || options->logits == LOGITS_SLICED))
-            slice(graph, n, product, options->differentiate);
+        int64_t least = options->logits == LOGITS_SLICED ? 0 : is_frozen(graph, product) ? LEAST_FROZEN : LEAST_LOGITS;
+        if (product && bytes >= least) slice(graph, n, product, options->differentiate);
     }
     graph_remove_dead(graph);
     return true;

@@ -1,11 +1,14 @@
 /* How frozen matrices are stored (--frozen-weights): float32, bf16, or integers in blocks (base/weight_blocks.h). What
  * reads one reads a Cast of it, which is a view: elements are decoded on the way into products.
  *
+ * Without the option, --precision bf16 stores as bf16 what nothing but products reads: they round their factors anyway.
+ *
  * Blocks go along the axis over which products sum. A matrix that is [in, out] is stored the other way round, and read
  * through a Transpose, unless something else than products reads it. */
 #include <stdlib.h>
 
 #include "graph/ops/add_node.h"
+#include "graph/ops/operator.h"
 #include "graph/passes/passes.h"
 
 enum { LEAST_ELEMENTS = 1024 /* of a matrix that is worth it */ };
@@ -14,15 +17,17 @@ typedef struct FrozenForm {
     Graph *graph;
     DType form;
     Diagnostics *diagnostics;
+    bool *left;    /* [value]: a parameter that stays as it is; NULL: none */
     bool *turned;  /* [shared parameter]: stored the other way round */
     ValueId *read; /* [value]: what its readers read instead; 0: not made yet */
 } FrozenForm;
 
-static bool is_chosen(const Graph *graph, ValueId id)
+static bool is_chosen(const FrozenForm *form, ValueId id)
 {
-    const Value *value = graph_value(graph, id);
-    return value->role == ROLE_PARAMETER && value->frozen && dtype_is_float(value->dtype) &&
-           value->dtype != DTYPE_F64 && value->shape.rank == 2 && shape_elements(&value->shape) >= LEAST_ELEMENTS;
+    const Value *value = graph_value(form->graph, id);
+    return !(form->left && form->left[shared_parameter(form->graph, id)]) && value->role == ROLE_PARAMETER &&
+           value->frozen && dtype_is_float(value->dtype) && value->dtype != DTYPE_F64 && value->shape.rank == 2 &&
+           shape_elements(&value->shape) >= LEAST_ELEMENTS;
 }
 
 /* Whether input `i` of the node is a matrix [in, out] that it multiplies with. */
@@ -45,6 +50,31 @@ static void find_turned(FrozenForm *form)
     }
     for (ValueId v = 0; v < graph->value_count; v++) form->turned[v] &= dtype_in_blocks(form->form) && !other[v];
     free(other);
+}
+
+/* The parameter that the value is a view of; 0: it is none. */
+static ValueId viewed_parameter(const Graph *graph, ValueId value)
+{
+    const Node *maker = graph_node(graph, graph_value(graph, value)->producer);
+    while (operator_has(maker->op, REORDERS | REGROUPS)) {
+        value = maker->inputs[0];
+        maker = graph_node(graph, graph_value(graph, value)->producer);
+    }
+    return graph_value(graph, value)->role == ROLE_PARAMETER ? shared_parameter(graph, value) : 0;
+}
+
+/* `form->left`: all that something else than a product reads. */
+static void find_left(FrozenForm *form)
+{
+    const Graph *graph = form->graph;
+    form->left = memory_allocate(graph->value_count);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        if (node->op == OP_NONE || node->op == OP_MatMul || operator_has(node->op, REORDERS | REGROUPS)) continue;
+        for (int i = 0; i < node->input_count; i++) form->left[viewed_parameter(graph, node->inputs[i])] = true;
+    }
+    for (size_t i = 0; i < graph->output_count; i++)
+        form->left[viewed_parameter(graph, graph->outputs[i].value)] = true;
 }
 
 static DType form_of(const FrozenForm *form, const Shape *stored)
@@ -93,7 +123,7 @@ static void replace_reads(FrozenForm *form, size_t values)
     Node *nodes = graph_take_nodes(graph, &node_count);
     for (NodeId n = 1; n < node_count; n++) {
         for (int i = 0; nodes[n].op != OP_NONE && i < nodes[n].input_count; i++)
-            if (nodes[n].inputs[i] < values && is_chosen(graph, nodes[n].inputs[i]))
+            if (nodes[n].inputs[i] < values && is_chosen(form, nodes[n].inputs[i]))
                 nodes[n].inputs[i] = form_read_by(form, nodes[n].inputs[i], &nodes[n]);
         graph_push_node(graph, nodes[n]);
     }
@@ -112,7 +142,7 @@ static bool check_forms(const FrozenForm *form)
             trained = value->name;
         if (value->role == ROLE_PARAMETER && value->frozen && !value->parameter && value->shape.rank == 2)
             small = value->name;
-        if (!is_chosen(graph, v) || value->parameter) continue;
+        if (!is_chosen(form, v) || value->parameter) continue;
         Shape stored = value->shape;
         if (form->turned[v]) stored = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
         chosen++;
@@ -136,16 +166,18 @@ static bool check_forms(const FrozenForm *form)
 
 bool store_frozen(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
-    if (!options->frozen_weights) return true;
+    bool asked = options->frozen_weights != DTYPE_NONE;
+    if (!asked && !(options->bf16 && options->differentiate)) return true;
     size_t values = graph->value_count;
     FrozenForm form = {.graph = graph,
-                       .form = options->frozen_weights,
+                       .form = asked ? options->frozen_weights : DTYPE_BF16,
                        .diagnostics = diagnostics,
                        .turned = memory_allocate(values),
                        .read = memory_allocate(values * sizeof(ValueId))};
-    find_turned(&form);
-    bool ok = check_forms(&form);
+    asked ? find_turned(&form) : find_left(&form);
+    bool ok = !asked || check_forms(&form);
     if (ok) replace_reads(&form, values);
+    free(form.left);
     free(form.turned);
     free(form.read);
     return ok;

@@ -255,6 +255,7 @@ static bool read_source(Parser *parser, ValueRole role)
     if (!read_new(parser, &id) || !expect(parser, ":") || !read_type(parser, false, &value.dtype, &value.shape))
         return false;
     if (role == ROLE_CONSTANT && !read_elements(parser, &value)) return false;
+    value.frozen = role == ROLE_PARAMETER && take(parser, "frozen");
     if (take(parser, "of") && !read_parameter(parser, &value.parameter)) return false;
     if (role == ROLE_STATE && !value.parameter)
         return refuse_text(parser, "expected the parameter that this is state of");

@@ -3,7 +3,7 @@
  *   # why
  *   passes: fusion prune           in this order; lines like the next ones set their options:
  *   loss: cross-entropy            optimizer: sgd           dropout: 0.1           logits: sliced
- *   recompute: layers
+ *   recompute: layers              precision: bf16
  *   packing: 2 lines of 4 tokens with 3 slots for 5 rows of at most 3 tokens   (by default, of a line's 4 tokens)
  *   --- before
  *   a graph (tests/graph/parse.h)
@@ -45,6 +45,8 @@ static void read_option(Test *test, const char *name, const char *value)
         test->options.dropout = atof(value);
     else if (strcmp(name, "logits") == 0)
         test->options.logits = strcmp(value, "sliced") == 0 ? LOGITS_SLICED : LOGITS_AUTO;
+    else if (strcmp(name, "precision") == 0)
+        test->options.bf16 = strcmp(value, "bf16") == 0;
     else if (strcmp(name, "recompute") == 0)
         test->options.recompute_layers = strcmp(value, "layers") == 0;
     else if (strcmp(name, "packing") == 0)
