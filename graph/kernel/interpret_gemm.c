@@ -9,11 +9,22 @@ enum { ROWS = 64, COLUMNS = STRIP, DEPTH = 256, VECTOR = 8 };
 
 typedef double Vector __attribute__((vector_size(VECTOR * sizeof(double)), aligned(16)));
 
+/* As large as the product needs: a fresh one of all rows and columns takes longer than a small product. */
 typedef struct PanelBlock {
-    double a[ROWS][DEPTH];
-    Vector b[COLUMNS / VECTOR][DEPTH];
-    Vector sum[COLUMNS / VECTOR][ROWS];
+    Vector (*b)[DEPTH], (*sum)[ROWS]; /* by vector of columns */
+    double (*a)[DEPTH];               /* by row */
 } PanelBlock;
+
+static PanelBlock block_create(int64_t rows, int64_t columns)
+{
+    size_t vectors = (size_t)((columns < COLUMNS ? columns : COLUMNS) + VECTOR - 1) / VECTOR;
+    size_t lines = rows < ROWS ? (size_t)rows + 1 : ROWS;
+    PanelBlock block;
+    block.b = memory_resize(NULL, 1, vectors * (sizeof *block.b + sizeof *block.sum) + lines * sizeof *block.a);
+    block.sum = (void *)(block.b + vectors);
+    block.a = (void *)(block.sum + vectors);
+    return block;
+}
 
 typedef struct Extent {
     int64_t first;
@@ -90,7 +101,7 @@ static bool interpret_block(Interpreter *run, const KernelGemm *gemm, PanelBlock
 {
     const Kernel *kernel = run->kernel;
     int64_t inner = kernel_inner_extent(kernel);
-    memset(block->sum, 0, sizeof block->sum);
+    for (int n = 0; n * VECTOR < columns.count; n++) memset(block->sum[n], 0, sizeof block->sum[n]);
     for (int64_t first = 0; first < inner; first += DEPTH) {
         Extent depth = part(inner, first, DEPTH);
         unpack(run, gemm, block, rows, columns, depth);
@@ -116,13 +127,13 @@ bool interpret_gemm(Interpreter *run, const KernelGemm *gemm, unsigned skipped)
     if (gemm->row_axis >= 0) skipped |= 1u << gemm->row_axis;
     if (gemm->column_axis >= 0) skipped |= 1u << gemm->column_axis;
     int64_t rows = axis_extent(kernel, gemm->row_axis), columns = axis_extent(kernel, gemm->column_axis);
-    PanelBlock *block = memory_allocate(sizeof *block);
+    PanelBlock block = block_create(rows, columns);
     bool inside = true;
     do
         for (int64_t m = 0; m < rows && inside; m += ROWS)
             for (int64_t n = 0; n < columns && inside; n += COLUMNS)
-                inside = interpret_block(run, gemm, block, part(rows, m, ROWS), part(columns, n, COLUMNS));
+                inside = interpret_block(run, gemm, &block, part(rows, m, ROWS), part(columns, n, COLUMNS));
     while (inside && interpret_step(run, skipped));
-    free(block);
+    free(block.b);
     return inside;
 }
