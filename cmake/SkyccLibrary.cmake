@@ -9,6 +9,10 @@ function(skycc_library)
   list(REMOVE_ITEM sources ${programs})
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC ${ARGN})
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(SKYCC_SANITIZE AND folder MATCHES "${SKYCC_UNOPTIMISED}")
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
 endfunction()
 
 # skycc_hash_sources(MACRO HEADER FOLDER...): HEADER, written when it is built, defines MACRO as the hash of the .c and
