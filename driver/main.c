@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/owned_files.h"
 #include "driver/commands/commands.h"
-#include "driver/commands/owned_outputs.h"
 
 #define COMMAND_FUNCTION(NAME, name) [COMMAND_##NAME] = name##_command,
 static RunCommand *const commands[COMMAND_COUNT] = {SKYCC_COMMANDS(COMMAND_FUNCTION)};
@@ -57,6 +57,20 @@ static void print_help(FILE *stream)
           stream);
 }
 
+/* Refuses outputs that would replace a file or folder of a run of finetune, a file that the list of a compiled folder
+ * names, or a part of a checkpoint. Commands that make such folders have rules of their own for them. */
+static bool spare_owned_outputs(Command command, const Options *options, Diagnostics *diagnostics)
+{
+    const char *outputs[] = {options->output,  command == COMMAND_COMPILE ? options->report : NULL,
+                             options->depfile, options->adapter,
+                             options->gguf,    command == COMMAND_EXPORT ? options->folder : NULL};
+    enum { COUNT = sizeof outputs / sizeof *outputs };
+    OutputKind kind = command == COMMAND_COMPILE || command == COMMAND_FEDERATE ? OUTPUT_FOLDER : OUTPUT_FILE;
+    bool ok = outputs_apart(outputs, COUNT, diagnostics);
+    for (size_t i = 0; i < COUNT; i++) ok &= owned_files_spare(outputs[i], kind, NULL, diagnostics);
+    return ok;
+}
+
 static int run(Command command, int argument_count, char **arguments, Diagnostics *diagnostics)
 {
     Options options;
@@ -66,7 +80,7 @@ static int run(Command command, int argument_count, char **arguments, Diagnostic
     if (ok && options.help)
         command_print_help(command, options.help_all, stdout);
     else if (ok)
-        ok = owned_outputs_spare(command, &options, diagnostics) && commands[command](&options, diagnostics);
+        ok = spare_owned_outputs(command, &options, diagnostics) && commands[command](&options, diagnostics);
     command_fit_hints(command, diagnostics);
     arena_free(&options.arena);
     return ok ? EXIT_OK : diagnostics->exit_code;

@@ -1,4 +1,5 @@
 /* main() of every stage program. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +14,6 @@
 #include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
 #include "runtime/train/train.h"
-#include "runtime/train/working_folder.h"
 
 static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *state)
 {
@@ -49,6 +49,20 @@ static void keep_from_ending_by_output(void)
             _exit(EXIT_RUN_FAILED);
 }
 
+/* Goes to where SKYCC_FOLDER says that `train` was started, if it does: mpiexec ends without a word where a host has no
+ * such folder, so it starts ranks elsewhere. An error: this host has none. */
+static bool enter_working_folder(Diagnostics *diagnostics)
+{
+    const char *folder = getenv("SKYCC_FOLDER");
+    char host[256] = "";
+    if (!folder || chdir(folder) == 0) return true;
+    const char *why = strerror(errno);
+    gethostname(host, sizeof host - 1);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder),
+                             "start it in a folder that all hosts have, such as that of train",
+                             "train was started here, where host %s cannot go: %s", host, why);
+}
+
 int main(int argument_count, char **arguments)
 {
     keep_from_ending_by_output();
@@ -62,7 +76,7 @@ int main(int argument_count, char **arguments)
     Diagnostics diagnostics = {0};
     Arena arena = {0};
     TrainingOptions options;
-    working_folder_enter(&diagnostics);
+    enter_working_folder(&diagnostics);
     arguments = training_options_with_environment(&arena, &argument_count, arguments);
     if (training_options_parse(&options, argument_count, arguments, &arena, &diagnostics) && !options.help)
         training_options_suit(&options, &sky_program, &diagnostics);
