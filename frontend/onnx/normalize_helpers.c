@@ -174,7 +174,7 @@ double constant_scalar(OnnxNode *node, int input, double absent)
 bool check_axis(const OnnxNode *node, int64_t *axis, int rank)
 {
     int64_t given = *axis;
-    if (normalize_axis(axis, rank, false)) return true;
+    if (normalize_axis(axis, rank)) return true;
     return node_error(node, NULL, "the axis %lld is outside a tensor of rank %d", (long long)given, rank);
 }
 

@@ -13,7 +13,7 @@ bool infer_gather(InferContext *context)
     int64_t axis = node_integer(context->node, "axis", 0);
     if (!is_index(indices->dtype))
         return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
-    if (!normalize_axis(&axis, data->shape.rank, false))
+    if (!normalize_axis(&axis, data->shape.rank))
         return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
     if (data->shape.rank - 1 + indices->shape.rank > MAX_RANK)
         return operator_error(context, NULL, "the result has more than %d dimensions", MAX_RANK);
@@ -34,7 +34,7 @@ bool axes_gather(const Graph *graph, const Node *node, int output, int axis, int
     int64_t gathered = node_integer(node, "axis", 0);
     int index_rank = graph_value(graph, node->inputs[1])->shape.rank;
     (void)output;
-    normalize_axis(&gathered, data->rank, false);
+    normalize_axis(&gathered, data->rank);
     bool indexed = axis >= gathered && axis < gathered + index_rank;
     axes[0] = indexed ? -1 : axis < gathered ? axis : axis - index_rank + 1;
     axes[1] = indexed ? axis - (int)gathered : -1;
@@ -44,7 +44,7 @@ bool axes_gather(const Graph *graph, const Node *node, int output, int axis, int
 bool axes_gather_gradient(const Graph *graph, const Node *node, int output, int axis, int *axes)
 {
     int64_t gathered = node_integer(node, "axis", 0);
-    normalize_axis(&gathered, graph_value(graph, node->outputs[output])->shape.rank, false);
+    normalize_axis(&gathered, graph_value(graph, node->outputs[output])->shape.rank);
     axes[1] = axis < gathered ? axis : axis + graph_value(graph, node->inputs[0])->shape.rank - 1;
     return axis != gathered;
 }
@@ -74,7 +74,7 @@ void lower_gather(Lowering *lowering, const Node *node)
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;
     int64_t axis = node_integer(node, "axis", 0);
-    normalize_axis(&axis, data.shape.rank, false);
+    normalize_axis(&axis, data.shape.rank);
 
     int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, index_stride[KERNEL_MAX_AXES] = {0}, elements;
     int axes = lower_axes(&output.shape, extent), first = (int)axis, after = first + indices.shape.rank;
@@ -102,7 +102,7 @@ bool infer_gather_gradient(InferContext *context)
     Shape shape;
     if (!is_index(indices->dtype))
         return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
-    if (!node_shape(context->node, "shape", &shape) || !normalize_axis(&axis, shape.rank, false))
+    if (!node_shape(context->node, "shape", &shape) || !normalize_axis(&axis, shape.rank))
         return operator_error(context, NULL, "there is no shape with this axis");
     if (dy->shape.rank != shape.rank - 1 + indices->shape.rank)
         return operator_error(context, NULL, "the gradient has another rank than what was gathered");
@@ -143,7 +143,7 @@ void lower_gather_gradient(Lowering *lowering, const Node *node)
     View output = lower_output(lowering, node->outputs[0]);
     lower_fill(lowering, &output, 0);
     int64_t axis = node_integer(node, "axis", 0);
-    normalize_axis(&axis, output.shape.rank, false);
+    normalize_axis(&axis, output.shape.rank);
     int first = (int)axis, index_rank = graph_value(lowering->graph, node->inputs[0])->shape.rank;
     View indices = lower_view_merged(lowering, node->inputs[0], 0, index_rank);
     View dy = lower_view_merged(lowering, node->inputs[1], first, index_rank);
@@ -193,7 +193,7 @@ bool infer_gather_elements(InferContext *context)
     int64_t axis = node_integer(context->node, "axis", 0);
     if (!is_index(indices->dtype))
         return operator_error(context, NULL, "indices of type %s", dtype_name(indices->dtype));
-    if (!normalize_axis(&axis, data->shape.rank, false) || indices->shape.rank != data->shape.rank)
+    if (!normalize_axis(&axis, data->shape.rank) || indices->shape.rank != data->shape.rank)
         return operator_error(context, NULL, "data and indices must have the same number of dimensions");
     for (int i = 0; i < data->shape.rank; i++)
         if (i != axis && indices->shape.dim[i] > data->shape.dim[i])
@@ -216,7 +216,7 @@ void lower_gather_elements(Lowering *lowering, const Node *node)
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;
     int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, elements;
-    normalize_axis(&axis, data.shape.rank, false);
+    normalize_axis(&axis, data.shape.rank);
     for (int i = 0; i < data.shape.rank; i++) stride[i] = i == axis ? 0 : data.stride[i];
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);

@@ -122,7 +122,7 @@ bool axes_slice(const Graph *graph, const Node *node, int output, int axis, int 
 bool axes_concat(const Graph *graph, const Node *node, int output, int axis, int *axes)
 {
     int64_t joined = node_integer(node, "axis", 0);
-    normalize_axis(&joined, graph_value(graph, node->outputs[output])->shape.rank, false);
+    normalize_axis(&joined, graph_value(graph, node->outputs[output])->shape.rank);
     for (int i = 0; i < node->input_count; i++) axes[i] = axis;
     return axis != joined;
 }
@@ -152,9 +152,9 @@ static bool gather_selects(const Graph *graph, const Node *node, AxisPart *part)
     const Value *index = graph_value(graph, node->inputs[1]);
     int64_t axis = node_integer(node, "axis", 0);
     if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
-    normalize_axis(&axis, shape->rank, false);
+    normalize_axis(&axis, shape->rank);
     int64_t start = element_as_integer(index->dtype, index->data, 0);
-    if (!normalize_axis(&start, (int)shape->dim[axis], false)) return false;
+    if (!normalize_axis(&start, (int)shape->dim[axis])) return false;
     *part = (AxisPart){(int)axis, start, 1};
     return shape->dim[axis] > 1;
 }
@@ -252,7 +252,7 @@ bool infer_concat(InferContext *context)
 {
     const Value *first = infer_input(context, 0);
     int64_t axis = node_integer(context->node, "axis", 0);
-    if (!normalize_axis(&axis, first->shape.rank, false))
+    if (!normalize_axis(&axis, first->shape.rank))
         return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
     infer_same(context);
     context->shape[0].dim[axis] = 0;
@@ -278,7 +278,7 @@ bool differentiate_concat(Differentiation *d, const Node *node)
     ValueId dy = gradient_of(d, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0), start[MAX_RANK] = {0}, step[MAX_RANK];
     int rank = graph_value(graph, dy)->shape.rank;
-    normalize_axis(&axis, rank, false);
+    normalize_axis(&axis, rank);
     for (int i = 0; i < rank; i++) step[i] = 1;
     for (int i = 0; i < node->input_count; i++) {
         Shape shape = graph_value(graph, node->inputs[i])->shape;
@@ -297,7 +297,7 @@ void lower_concat(Lowering *lowering, const Node *node)
 {
     View to = lower_output(lowering, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0);
-    normalize_axis(&axis, to.shape.rank, false);
+    normalize_axis(&axis, to.shape.rank);
     for (int i = 0; i < node->input_count; i++) {
         View from = lower_view(lowering, node->inputs[i]);
         to.shape = from.shape;

@@ -86,11 +86,10 @@ bool shape_broadcast(const Shape *a, const Shape *b, Shape *result)
     return true;
 }
 
-bool normalize_axis(int64_t *axis, int rank, bool past_end)
+bool normalize_axis(int64_t *axis, int rank)
 {
-    int64_t end = rank + past_end;
-    if (*axis < -end || *axis >= end) return false;
-    if (*axis < 0) *axis += end;
+    if (*axis < -rank || *axis >= rank) return false;
+    if (*axis < 0) *axis += rank;
     return true;
 }
 

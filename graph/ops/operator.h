@@ -99,8 +99,8 @@ bool operator_error(const InferContext *context, const char *hint, const char *f
     __attribute__((format(printf, 3, 4)));
 /* Numpy broadcasting of two shapes; false if they do not fit. */
 bool shape_broadcast(const Shape *a, const Shape *b, Shape *result);
-/* A negative axis counts from the end; false if it is outside -rank ... rank-1 (rank included if `past_end`). */
-bool normalize_axis(int64_t *axis, int rank, bool past_end);
+/* A negative axis counts from the end; false if it is outside -rank ... rank-1. */
+bool normalize_axis(int64_t *axis, int rank);
 
 /* ---- For gradient rules (graph/ops/autodiff.c) ---- */
 

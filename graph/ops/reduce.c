@@ -10,7 +10,7 @@ static bool reduced_axes(const Node *node, int rank, unsigned *reduced)
     *reduced = 0;
     for (int i = 0; axes && i < axes->count; i++) {
         int64_t axis = axes->integers[i];
-        if (!normalize_axis(&axis, rank, false)) return false;
+        if (!normalize_axis(&axis, rank)) return false;
         *reduced |= 1u << axis;
     }
     if (!axes || axes->count == 0) *reduced = (1u << rank) - 1;
@@ -216,7 +216,7 @@ bool infer_arg_max(InferContext *context)
 {
     const Value *input = infer_input(context, 0);
     int64_t axis = node_integer(context->node, "axis", 0);
-    if (!normalize_axis(&axis, input->shape.rank, false))
+    if (!normalize_axis(&axis, input->shape.rank))
         return operator_error(context, NULL, "axis %lld does not exist", (long long)axis);
     if (input->dtype == DTYPE_BOOL) return operator_error(context, NULL, "does not take an input of type bool");
     if (input->shape.dim[axis] == 0) return operator_error(context, NULL, "an empty axis has no largest element");
@@ -229,7 +229,7 @@ bool axes_arg_max(const Graph *graph, const Node *node, int output, int axis, in
 {
     int64_t reduced = node_integer(node, "axis", 0);
     (void)output;
-    normalize_axis(&reduced, graph_value(graph, node->inputs[0])->shape.rank, false);
+    normalize_axis(&reduced, graph_value(graph, node->inputs[0])->shape.rank);
     axes[0] = axis_left(graph, node, 1u << reduced, axis);
     return axes[0] >= 0;
 }
@@ -239,7 +239,7 @@ void lower_arg_max(Lowering *lowering, const Node *node)
 {
     View view = lower_view(lowering, node->inputs[0]), output = lower_output(lowering, node->outputs[0]);
     int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], from[KERNEL_MAX_AXES];
-    normalize_axis(&axis, view.shape.rank, false);
+    normalize_axis(&axis, view.shape.rank);
     View result = {.base = output.base};
     for (int i = 0; i < view.shape.rank; i++) {
         if (i == axis) continue;

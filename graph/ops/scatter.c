@@ -210,7 +210,7 @@ bool infer_scatter_elements(InferContext *context)
     if (!infer_scatter(context)) return false;
     const Shape *indices = &infer_input(context, 0)->shape, *shape = &context->shape[0];
     int64_t axis = node_integer(context->node, "axis", 0);
-    if (!normalize_axis(&axis, shape->rank, false) || indices->rank != shape->rank ||
+    if (!normalize_axis(&axis, shape->rank) || indices->rank != shape->rank ||
         !shape_equal(indices, &infer_input(context, 1)->shape))
         return operator_error(context, NULL, "indices and updates must have one shape and the data's rank");
     for (int i = 0; i < shape->rank; i++)
@@ -239,7 +239,7 @@ void lower_scatter_elements(Lowering *lowering, const Node *node)
     View updates = lower_view(lowering, node->inputs[1]);
     if (shape_elements(&updates.shape) == 0) return;
     int64_t axis = node_integer(node, "axis", 0);
-    normalize_axis(&axis, output.shape.rank, false);
+    normalize_axis(&axis, output.shape.rank);
     ScatterReduction reduction = (ScatterReduction)reduction_of(node);
     bool combines = reduction > REDUCTION_ADD;
 

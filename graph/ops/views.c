@@ -60,7 +60,7 @@ static bool index_view(const Graph *graph, const Node *node, View *view)
     if (index->role != ROLE_CONSTANT || shape_elements(&index->shape) != 1) return false;
     const View from = *view;
     int64_t axis = node_integer(node, "axis", 0), at = element_as_integer(index->dtype, index->data, 0);
-    normalize_axis(&axis, from.shape.rank, false);
+    normalize_axis(&axis, from.shape.rank);
     int64_t extent = from.shape.dim[axis];
     at = at < 0 ? at + extent : at;
     at = at < 0 ? 0 : at >= extent ? extent - 1 : at;

@@ -11,7 +11,7 @@ static bool gathers_rows(const Graph *graph, const Node *node, ValueId table, in
         return false;
     const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
     int64_t axis = node_integer(node, "axis", 0);
-    return normalize_axis(&axis, shape->rank, false) && shape->dim[axis] == rows;
+    return normalize_axis(&axis, shape->rank) && shape->dim[axis] == rows;
 }
 
 static bool leave_out(Graph *graph, Node *node, int64_t row)

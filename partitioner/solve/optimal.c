@@ -38,7 +38,7 @@ static Answer branch(Solver *s, int64_t cap, ProofLimits limits)
 static Answer decide(Solver *s, int64_t cap, int width)
 {
     Relaxation r;
-    relaxation_create(&r, s->problem, cap, false, NULL, 0);
+    relaxation_create(&r, s->problem, cap, false);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count),
                      .deadline = solver_price_deadline(s)};
     solver_load_prices(s, &r, prices.price);

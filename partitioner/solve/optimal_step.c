@@ -193,7 +193,7 @@ static void price_interval(StepSolver *x, Interval *interval, Relaxation *r)
 static void examine(StepSolver *x, Interval interval)
 {
     Relaxation r;
-    relaxation_create(&r, x->solver->problem, interval.high, true, NULL, 0);
+    relaxation_create(&r, x->solver->problem, interval.high, true);
     if (interval.precision > LOOSE * spread_of(x, &interval)) price_interval(x, &interval, &r);
     if (bound_of(x, &interval) < best_step(x)) try_path(x, &interval, &r);
     if (bound_of(x, &interval) >= best_step(x))
@@ -241,7 +241,7 @@ static bool refute_period(StepSolver *x, int64_t low, int64_t cap)
     static const double MARGIN = 0.02, LARGEST = 1e14; /* of the sum of prices; sums of integers stay exact */
     Solver *s = x->solver;
     Relaxation r;
-    relaxation_create(&r, s->problem, cap, false, NULL, 0);
+    relaxation_create(&r, s->problem, cap, false);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = s->deadline};
     prices_solve(&prices, &r, MARGIN * PRICES_SCALE, FEW);
     bool refuted = prices.bound > 0;

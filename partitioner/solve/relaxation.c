@@ -386,10 +386,9 @@ static void create(Relaxation *relaxation, const Problem *problem, int64_t cap, 
     watch_count(problem->watch, WATCH_REACH, rows * problem->layer_count);
 }
 
-void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
-                       int split_count)
+void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums)
 {
-    create(relaxation, problem, cap, INT64_MAX, sums, splits, split_count, NULL);
+    create(relaxation, problem, cap, INT64_MAX, sums, NULL, 0, NULL);
 }
 
 void relaxation_create_capped(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap,

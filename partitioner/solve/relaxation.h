@@ -103,10 +103,9 @@ typedef struct Relaxation {
     double allowance;
 } Relaxation;
 
-/* `splits` may be NULL. Classes are the problem's types when `sums`, else devices with equal reach. */
-void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums, const Split *splits,
-                       int split_count);
-/* The same for plans whose stages take at most `update_cap` ns to update. */
+/* Classes are the problem's types when `sums`, else devices with equal reach. */
+void relaxation_create(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums);
+/* The same for plans whose stages take at most `update_cap` ns to update; `splits` may be NULL. */
 void relaxation_create_capped(Relaxation *relaxation, const Problem *problem, int64_t cap, int64_t update_cap,
                               bool sums, const Split *splits, int split_count);
 void relaxation_create_around(Relaxation *relaxation, const Problem *problem, int64_t cap, bool sums,

@@ -203,11 +203,11 @@ bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagno
 
 /* ---- Keeping some ---- */
 
-int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *count)
+int64_t *checkpoint_newest_steps(const char *directory, size_t *count)
 {
     size_t all, complete = 0;
     int64_t *steps = list_steps(directory, &all);
-    for (size_t i = 0; i < all && (int64_t)complete < most; i++)
+    for (size_t i = 0; i < all; i++)
         if (is_complete(directory, steps[i])) steps[complete++] = steps[i];
     *count = complete;
     return steps;

@@ -15,8 +15,8 @@ char *checkpoint_path(const char *directory, int64_t step);
 char *checkpoint_manifest_path(const char *directory, int64_t step);
 /* The newest step below `before` (INT64_MAX: of all) that has a manifest; -1 if there is none. */
 int64_t checkpoint_newest(const char *directory, int64_t before);
-/* The newest complete steps, at most `most`, newest first; free() them. */
-int64_t *checkpoint_newest_steps(const char *directory, int64_t most, size_t *count);
+/* The complete steps, newest first; free() them. */
+int64_t *checkpoint_newest_steps(const char *directory, size_t *count);
 
 /* Creates the directory if it is missing; an error if nothing can be written there. */
 bool checkpoint_check_directory(const char *directory, Diagnostics *diagnostics);

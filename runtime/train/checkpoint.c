@@ -89,7 +89,7 @@ static int64_t *common_steps(World *world, const SkyProgram *program, const char
     for (uint32_t site = 0; site < directory_count(program); site++) {
         int root = leader_of(program, site);
         size_t have = 0, both = 0;
-        int64_t *steps = world->rank == root ? checkpoint_newest_steps(directory, INT64_MAX, &have) : NULL;
+        int64_t *steps = world->rank == root ? checkpoint_newest_steps(directory, &have) : NULL;
         world_broadcast(world, WIRE_CHECKPOINT, &have, sizeof have, root, what);
         if (world->rank != root) steps = memory_allocate(have * sizeof *steps);
         if (have) world_broadcast(world, WIRE_CHECKPOINT, steps, have * sizeof *steps, root, what);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "partitioner/periods.h"
-#include "partitioner/proof/certify.h"
 #include "partitioner/solve/relaxation.h"
 #include "partitioner/solve/shortest.h"
 #include "tests/common/limits.h"
@@ -75,7 +74,7 @@ static double path_cost(const Relaxation *r, const double *price)
 static void check_cap(const Problem *p, int64_t cap, int *lanes, int *queues)
 {
     Relaxation r;
-    relaxation_create(&r, p, cap, true, NULL, 0);
+    relaxation_create(&r, p, cap, true);
     double *price = memory_allocate((size_t)p->type_count * sizeof *price);
     for (int round = 0; round < 4; round++) {
         for (int t = 0; t < p->type_count; t++) price[t] = draw(3) ? draw(200 >> round) : 0;
