@@ -1,5 +1,4 @@
 /* plan.json, written. */
-#include "base/json.h"
 #include "partitioner/certificate.h"
 #include "partitioner/plan.h"
 #include "partitioner/plan_groupings.h"

@@ -3,7 +3,6 @@
 #define CODEGEN_STAGE_STAGE_CODE_H
 
 #include "graph/graph.h"
-#include "graph/kernel/kernel.h"
 #include "runtime/program/program.h"
 
 /* A stage and all that its tables point to; freed with stage_free. Kernels stand in SkyCall.interpreted, one object for

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/training_model.h"

@@ -7,7 +7,6 @@
 
 #include "base/directory.h"
 #include "base/text.h"
-#include "codegen/link/link.h"
 #include "driver/commands/amend_federation.h"
 #include "driver/commands/commands.h"
 #include "driver/commands/federate_sites.h"

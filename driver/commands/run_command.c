@@ -4,8 +4,6 @@
 
 #include "base/buffer.h"
 #include "base/text.h"
-#include "codegen/kernels/kernel_compiler.h"
-#include "codegen/stage/stage.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/dealt_step.h"
 #include "driver/compile/input_tensors.h"

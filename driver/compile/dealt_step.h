@@ -3,7 +3,6 @@
 #ifndef DRIVER_COMPILE_DEALT_STEP_H
 #define DRIVER_COMPILE_DEALT_STEP_H
 
-#include "base/codec_rows.h"
 #include "partitioner/plan.h"
 #include "runtime/device/execute.h"
 

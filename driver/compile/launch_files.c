@@ -5,10 +5,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/json_writer.h"
 #include "base/parts.h"
-#include "codegen/kernels/target.h"
 #include "codegen/link/launch.h"
 #include "codegen/link/link.h"
 #include "driver/compile/stage_programs.h"

@@ -10,7 +10,6 @@
 #include "driver/compile/pins.h"
 #include "graph/analysis/layer_work.h"
 #include "partitioner/planner/replicated.h"
-#include "partitioner/problem.h"
 #include "partitioner/report/report.h"
 #include "profiler/costs/added_devices.h"
 

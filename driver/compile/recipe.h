@@ -2,7 +2,6 @@
 #ifndef DRIVER_COMPILE_RECIPE_H
 #define DRIVER_COMPILE_RECIPE_H
 
-#include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
 #include "runtime/program/program.h"

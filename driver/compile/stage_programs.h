@@ -3,7 +3,6 @@
 #define DRIVER_COMPILE_STAGE_PROGRAMS_H
 
 #include "cluster/cluster.h"
-#include "codegen/stage/stage.h"
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
 #include "partitioner/plan.h"

@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include "base/diagnostics.h"
 #include "federation/evaluations.h"
 
 /* What `skycc federate` leaves in the coordinator's directory for it. */

@@ -3,7 +3,6 @@
 #ifndef DRIVER_COORDINATE_STATUS_PAGE_H
 #define DRIVER_COORDINATE_STATUS_PAGE_H
 
-#include "driver/plot/plot_log.h"
 #include "federation/coordinator.h"
 #include "federation/evaluations.h"
 

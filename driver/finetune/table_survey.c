@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
 #include "base/units.h"
 #include "frontend/text/labels.h"
 

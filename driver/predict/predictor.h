@@ -4,7 +4,6 @@
 
 #include "driver/compile/local_program.h"
 #include "driver/predict/text_rows.h"
-#include "runtime/device/execute.h"
 
 typedef struct Predictor {
     const char *called;   /* the model in messages; kept */

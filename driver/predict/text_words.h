@@ -2,7 +2,6 @@
 #ifndef DRIVER_PREDICT_TEXT_WORDS_H
 #define DRIVER_PREDICT_TEXT_WORDS_H
 
-#include "base/arena.h"
 #include "frontend/text/tokenizer.h"
 
 typedef struct TextWord {

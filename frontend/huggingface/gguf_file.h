@@ -3,7 +3,6 @@
 #ifndef FRONTEND_HUGGINGFACE_GGUF_FILE_H
 #define FRONTEND_HUGGINGFACE_GGUF_FILE_H
 
-#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/diagnostics.h"
 #include "base/dtype.h"

@@ -2,7 +2,6 @@
 #ifndef FRONTEND_TEXT_CELLS_H
 #define FRONTEND_TEXT_CELLS_H
 
-#include "base/json.h"
 #include "frontend/text/table.h"
 
 /* A list or an object, which the caller frees by json_decref; NULL: the cell is neither. */

@@ -2,7 +2,6 @@
 #ifndef FRONTEND_TEXT_EXAMPLES_H
 #define FRONTEND_TEXT_EXAMPLES_H
 
-#include "base/diagnostics.h"
 #include "base/safetensors.h"
 #include "frontend/text/token_frame.h"
 

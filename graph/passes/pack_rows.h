@@ -20,8 +20,6 @@
 #ifndef GRAPH_PASSES_PACK_ROWS_H
 #define GRAPH_PASSES_PACK_ROWS_H
 
-#include "graph/graph.h"
-
 /* Rows of the graph that is to be packed, whatever the packing: a dimension of one could not be told from those that
  * broadcast. */
 enum { PACKING_GRAPH_ROWS = 2 };

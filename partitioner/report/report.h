@@ -3,7 +3,6 @@
 #ifndef PARTITIONER_REPORT_REPORT_H
 #define PARTITIONER_REPORT_REPORT_H
 
-#include "partitioner/planner/advice.h"
 #include "partitioner/report/report_words.h"
 
 void report_text(const Report *report, Buffer *buffer);

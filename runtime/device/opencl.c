@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "runtime/device/opencl_build.h"
 
 enum { GROUP = 64 }; /* work items of a work group, where the kernel has no wish */

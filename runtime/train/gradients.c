@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "runtime/program/norm_round.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/step.h"

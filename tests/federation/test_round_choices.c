@@ -2,10 +2,8 @@
  * spoil, rounds gone back over, and warnings. */
 #include <math.h>
 
-#include "base/file.h"
 #include "federation/jumps.h"
 #include "federation/model_history.h"
-#include "federation/robust.h"
 #include "tests/federation/round_world.h"
 
 static World world;

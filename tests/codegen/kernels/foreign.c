@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "tests/codegen/kernels/foreign_runner.h"
 #include "tests/common/command.h"
 #include "tests/common/scratch.h"

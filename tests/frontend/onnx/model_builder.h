@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "frontend/onnx/model.h"
-
 /* A constant of at most four given numbers: rank 1, or rank 0 where count is 0 (one number). */
 typedef struct BuilderConstant {
     int32_t type; /* of ONNX: FLOAT or INT64 */

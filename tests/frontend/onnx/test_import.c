@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "base/json.h"
 #include "base/safetensors.h"
 #include "frontend/onnx/export.h"
 #include "frontend/onnx/import.h"

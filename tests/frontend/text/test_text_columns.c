@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include "base/safetensors.h"
-#include "frontend/text/labels.h"
 #include "frontend/text/text_dataset.h"
 #include "runtime/program/label_names.h"
 #include "tests/common/scratch.h"

@@ -8,7 +8,6 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "frontend/text/table.h"
 #include "frontend/text/tokenizer.h"
 #include "tests/common/command.h"

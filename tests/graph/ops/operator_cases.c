@@ -1,7 +1,6 @@
 /* Every operator, declared once or more. */
 #include <math.h>
 
-#include "runtime/program/program.h"
 #include "tests/graph/ops/operator_cases.h"
 
 #define UNARY(name, function, from, to)                                                                                \

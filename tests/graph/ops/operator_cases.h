@@ -3,7 +3,6 @@
 #define TESTS_GRAPH_OPS_OPERATOR_CASES_H
 
 #include "graph/ops/add_node.h"
-#include "graph/ops/operator.h"
 
 enum { MAX_INPUTS = 5, MAX_OUTPUTS = 4, MAX_ELEMENTS = 4096 };
 

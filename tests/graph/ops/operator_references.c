@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "runtime/program/program.h"
 #include "tests/graph/ops/operator_cases.h"
 
 static int64_t integer_attribute(const Case *test, const char *name, int64_t absent)

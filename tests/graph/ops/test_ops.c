@@ -12,7 +12,6 @@
 #include "base/random.h"
 #include "base/codec_rows.h"
 #include "graph/ops/autodiff.h"
-#include "runtime/program/program.h"
 #include "tests/codegen/kernels/opencl_runner.h"
 #include "tests/common/graph_evaluator.h"
 #include "tests/graph/ops/operator_cases.h"

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "codegen/stage/call_fusion.h"
 #include "frontend/onnx/import.h"
 #include "graph/ops/add_node.h"

@@ -17,8 +17,6 @@
 #include "graph/ops/operator.h"
 #include "graph/analysis/parameters.h"
 #include "graph/passes/passes.h"
-#include "graph/passes/loss.h"
-#include "graph/passes/sharing.h"
 #include "tests/common/scratch.h"
 
 typedef struct Model {

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "partitioner/certificate.h"
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
 #include "tests/common/limits.h"

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "partitioner/planner/replicated.h"
 #include "partitioner/schedule/simulate.h"
 #include "partitioner/verify/verify.h"

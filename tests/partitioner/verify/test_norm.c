@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/random.h"
 #include "partitioner/planner/planner.h"
 #include "partitioner/verify/verify.h"
 #include "tests/common/limits.h"

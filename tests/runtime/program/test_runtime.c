@@ -17,7 +17,6 @@
 #include "runtime/program/step.h"
 #include "runtime/storage/parameters.h"
 #include "runtime/train/training_options.h"
-#include "tests/common/command.h"
 #include "tests/common/scratch.h"
 
 /* ---- Schedules and scalars ---- */

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "base/hash.h"
-#include "runtime/program/step.h"
 #include "runtime/storage/data_order.h"
 #include "runtime/storage/dataset.h"
 #include "runtime/storage/hash_cache.h"

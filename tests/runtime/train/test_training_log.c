@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "runtime/train/training_log.h"
-#include "tests/common/command.h"
 #include "tests/common/scratch.h"
 
 enum { STEPS = 40 };
