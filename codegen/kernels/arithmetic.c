@@ -153,6 +153,15 @@ static Ir extremum(Emit *emit, const char *intrinsic, Ir a, Ir b)
     return result;
 }
 
+/* Multiplying by a known reciprocal is much faster, and changes the last bit at most. */
+static Ir divide_float(Emit *emit, Ir a, Ir b)
+{
+    Ir quotient = LLVMBuildFDiv(emit->builder, a, b, "");
+    if (LLVMIsConstant(b) && LLVMCanValueUseFastMathFlags(quotient))
+        LLVMSetFastMathFlags(quotient, LLVMFastMathAllowReciprocal);
+    return quotient;
+}
+
 static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
 {
     LLVMBuilderRef builder = emit->builder;
@@ -162,7 +171,7 @@ static Ir binary_float(Emit *emit, int op, Ir a, Ir b)
     case KERNEL_MULTIPLY: return emit_fmul(emit, a, b);
     case KERNEL_MULTIPLY_BF16X3: return emit_fmul(emit, a, b);
     case KERNEL_MULTIPLY_BF16: return emit_fmul(emit, arithmetic_round_bf16(emit, a), arithmetic_round_bf16(emit, b));
-    case KERNEL_DIVIDE: return LLVMBuildFDiv(builder, a, b, "");
+    case KERNEL_DIVIDE: return divide_float(emit, a, b);
     case KERNEL_REMAINDER: return emit_library_call(emit, "fmod", (Ir[]){a, b}, 2);
     case KERNEL_POWER: return emit_library_call(emit, "pow", (Ir[]){a, b}, 2);
     case KERNEL_MINIMUM: return extremum(emit, "llvm.minimum", a, b);

@@ -17,6 +17,16 @@ static Ir polynomial(Emit *emit, Ir x, const double *coefficient, int count)
     for (int i = count - 2; i >= 0; i--) result = emit_fma(emit, result, x, emit_float_like(emit, x, coefficient[i]));
     return result;
 }
+/* The same in two chains that do not wait for each other, even and odd powers: for long ones. */
+static Ir long_polynomial(Emit *emit, Ir x, const double *coefficient, int count)
+{
+    double half[2][16];
+    for (int i = 0; i < count; i++) half[i % 2][i / 2] = coefficient[i];
+    Ir squared = LLVMBuildFMul(emit->builder, x, x, "");
+    Ir even = polynomial(emit, squared, half[0], (count + 1) / 2), odd = polynomial(emit, squared, half[1], count / 2);
+    return emit_fma(emit, odd, x, even);
+}
+#define LONG_POLYNOMIAL(x, table) long_polynomial(emit, x, table, (int)(sizeof(table) / sizeof *(table)))
 #define POLYNOMIAL(x, table) polynomial(emit, x, table, (int)(sizeof(table) / sizeof *(table)))
 
 static Ir compare(Emit *emit, LLVMRealPredicate predicate, Ir x, double y)
@@ -193,7 +203,7 @@ static Ir normal_below_f32(Emit *emit, Ir x)
     t = emit_select(emit, compare(emit, LLVMRealOGT, x, bound), emit_float_like(emit, x, bound), t);
     Ir squared = LLVMBuildFMul(emit->builder, t, t, "");
     Ir u = emit_fma(emit, squared, emit_float_like(emit, x, 2 / (bound * bound)), emit_float_like(emit, x, -1.0));
-    Ir value = emit_fma(emit, t, POLYNOMIAL(u, fit), emit_float_like(emit, x, 0.5));
+    Ir value = emit_fma(emit, t, LONG_POLYNOMIAL(u, fit), emit_float_like(emit, x, 0.5));
     return emit_select(emit, below, emit_float_like(emit, x, 0.0), value);
 }
 
