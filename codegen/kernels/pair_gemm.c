@@ -11,10 +11,11 @@ typedef struct PairEmitter {
     const Kernel *kernel;
     const PairPlan *plan;
     /* Functions; no `panel` where all columns are fewer, no `ragged` where panels divide them. */
-    LLVMValueRef reorder_a, reorder_b, panel, ragged;
+    LLVMValueRef reorder_a, reorder_b, panel, ragged; /* no `reorder_a` where A is read in place */
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the units */
     Ir begin, end;             /* their rows */
+    Ir rows;                   /* the first one's pairs */
     Ir columns_begin, columns_end;
     Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
 } PairEmitter;
@@ -37,7 +38,7 @@ static void emit_parts(PairEmitter *gemm, const char *symbol)
                           .in_cache = true};
     char name[96];
     snprintf(name, sizeof name, "%s.reorder_a", symbol);
-    gemm->reorder_a = blocks_emit_reorder(emit, gemm->kernel, &plan->match, &rows, false, name);
+    if (!plan->a_in_place) gemm->reorder_a = blocks_emit_reorder(emit, gemm->kernel, &plan->match, &rows, false, name);
     snprintf(name, sizeof name, "%s.reorder_b", symbol);
     gemm->reorder_b = blocks_emit_reorder(emit, gemm->kernel, &plan->match, &panels, true, name);
     snprintf(name, sizeof name, "%s.panel", symbol);
@@ -106,7 +107,7 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     const PairPlan *plan = gemm->plan;
     Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
     arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
-    arguments[PAIR_A] = emit_address(emit, emit->i8, emit_scratch_at(gemm->emit, 0), emit_mul(emit, k, 2));
+    arguments[PAIR_A] = emit_address(emit, emit->i8, gemm->rows, emit_mul(emit, k, 2));
     arguments[PAIR_B] = buffer(gemm, 0);
     arguments[PAIR_NEXT_B] = buffer(gemm, 1);
     arguments[PAIR_SUMS] = emit_scratch_at(gemm->emit, plan->a_bytes + 2 * plan->b_bytes);
@@ -126,17 +127,19 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     emit_store(emit, arguments[PAIR_B], gemm->buffers[1], NULL, 8);
 }
 
-/* Units of the same rows: those are reordered, then the columns' first panel; each further one while the one before is
- * used. */
+/* Units of the same rows: those are reordered unless they can stay in place, then the columns' first panel; each
+ * further one while the one before is used. */
 static void emit_units(PairEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const PairPlan *plan = gemm->plan;
     Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
-    Ir rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
-    Ir row_count = emit_sub(emit, gemm->end, gemm->begin);
-    call(gemm, blocks_reorder_type(emit), gemm->reorder_a,
-         (Ir[]){rows, emit_scratch_at(gemm->emit, 0), row_count, depth}, 4);
+    gemm->rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
+    if (!plan->a_in_place) {
+        Ir reordered = emit_scratch_at(gemm->emit, 0), row_count = emit_sub(emit, gemm->end, gemm->begin);
+        call(gemm, blocks_reorder_type(emit), gemm->reorder_a, (Ir[]){gemm->rows, reordered, row_count, depth}, 4);
+        gemm->rows = reordered;
+    }
     for (int i = 0; i < 2; i++)
         emit_store(emit, emit_scratch_at(gemm->emit, plan->a_bytes + (size_t)i * plan->b_bytes), gemm->buffers[i], NULL,
                    8);

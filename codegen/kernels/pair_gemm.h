@@ -3,10 +3,11 @@
  * as it reads them, those with AMX codegen/kernels/amx_gemm.h's.
  *
  * A tile of rows x vectors of sums stays in registers while k runs. All of a unit's rows of A are reordered first,
- * row by row, k in pairs: an element of A is a broadcast pair. B is reordered panel by panel, of one tile's width:
- * for every pair of k its columns side by side. The panel that is being used stays in the second-level cache; while
- * it is, the tiles reorder the next one, each a share, whose lines the tile before has prefetched. So memory is read
- * at an even rate during the products, and B, A and the epilogue's operands once.
+ * row by row, k in pairs: an element of A is a broadcast pair. Rows of bf16 that lie so already stay where they are.
+ * B is reordered panel by panel, of one tile's width: for every pair of k its columns side by side. The panel that is
+ * being used stays in the second-level cache; while it is, the tiles reorder the next one, each a share, whose lines
+ * the tile before has prefetched. So memory is read at an even rate during the products, and B, A and the epilogue's
+ * operands once.
  *
  * Units that a call is given together share their reordered rows of A. Long sums are cut into blocks of k, between
  * which a panel's sums wait in scratch memory: their order depends on neither units nor threads. */

@@ -23,6 +23,15 @@ static void choose_blocks(PairPlan *plan)
     plan->unit_rows = round_up(divide_up(plan->rows, divide_up(plan->rows, most)), plan->tile_rows);
 }
 
+/* Rows of bf16 whose k are neighbours are pairs already; what follows the last k would be multiplied too. */
+static void choose_a(PairPlan *plan, const Kernel *kernel)
+{
+    const KernelOperand *a = &kernel->operands[plan->match.a];
+    plan->a_in_place =
+        a->dtype == DTYPE_BF16 && a->stride[kernel->axis_count - 1] == 1 && plan->depth % BLOCK_DEPTH == 0;
+    if (plan->a_in_place) plan->row_pitch = a->stride[plan->match.row_axis] * 2;
+}
+
 static void choose_units(PairPlan *plan, const Kernel *kernel)
 {
     int64_t batches = units_init_batches(&plan->units, kernel, &plan->match), width = pair_panel_columns(plan);
@@ -43,7 +52,7 @@ static void choose_units(PairPlan *plan, const Kernel *kernel)
 static void choose_scratch(PairPlan *plan)
 {
     int64_t line = (int64_t)plan->vectors * BLOCK_LINE_BYTES;
-    plan->a_bytes = (size_t)(round_up(plan->unit_rows, BLOCK_SIDE) * plan->row_pitch);
+    if (!plan->a_in_place) plan->a_bytes = (size_t)(round_up(plan->unit_rows, BLOCK_SIDE) * plan->row_pitch);
     plan->b_bytes = (size_t)(plan->depth_block / 2 * line);
     if (plan->depth > plan->depth_block) plan->sum_bytes = (size_t)(plan->unit_rows * line);
     plan->tile_bytes = (size_t)(plan->tile_rows * line);
@@ -64,6 +73,7 @@ bool pair_plan(PairPlan *plan, const Kernel *kernel, const Target *target)
     if (plan->columns < 2 || plan->rows < 2 || plan->depth < 2) return false;
     choose_tile(plan);
     choose_blocks(plan);
+    choose_a(plan, kernel);
     choose_units(plan, kernel);
     choose_scratch(plan);
     const double rate = 150; /* floating-point operations per nanosecond */

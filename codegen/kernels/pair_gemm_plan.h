@@ -14,10 +14,11 @@ typedef struct PairPlan {
     int vectors;          /* of a panel of B */
     int tile_rows;        /* multiplied at a time */
     int64_t depth_block;  /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
-    int64_t row_pitch;    /* bytes of a reordered row of A */
+    bool a_in_place;      /* memory has the rows of A as reordering would leave them */
+    int64_t row_pitch;    /* bytes from one of them to the next */
     int64_t unit_rows;    /* a multiple of the tile's */
     int64_t unit_columns; /* a multiple of the panel's */
-    size_t a_bytes;       /* of the thread's scratch: reordered A, */
+    size_t a_bytes;       /* of the thread's scratch: reordered A, if it is, */
     size_t b_bytes;       /* one of two panels of B, a block of k each, */
     size_t sum_bytes;     /* a panel's sums between blocks of k */
     size_t tile_bytes;    /* and a finished tile */

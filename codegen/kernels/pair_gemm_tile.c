@@ -78,9 +78,9 @@ static void reorder_share(PairPanel *panel)
     emit_end_if(panel->emit, &branch);
 }
 
-/* The lines that the next tile will reorder, into the second-level cache: some in every turn. `at_hand` is fetched
- * where there are none. */
-static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
+/* The lines that the next tile will reorder, into the second-level cache: some in every turn. Mostly a few tiles
+ * reorder all, and the others skip this. */
+static void prefetch_share(PairPanel *panel, Ir turn)
 {
     Emit *emit = panel->emit;
     const Factor *source = &panel->source;
@@ -91,18 +91,19 @@ static void prefetch_share(PairPanel *panel, Ir turn, Ir at_hand)
     int64_t lines = per_row * (by_rows ? depth : columns);
     int64_t pitch = factor_bytes(source, by_rows ? source->along_k : source->across);
     int64_t each = divide_up(lines, panel->steps * TURNS_PER_STEP);
-    Ir k = emit_mul(emit, panel->tile, panel->share * BLOCK_DEPTH);
+    Ir k = emit_mul(emit, panel->tile, depth), divisor = emit_i64(emit, per_row);
     Ir first = factor_memory(source, next_source(panel, k));
-    Ir k_left = emit_sub(emit, parameter(panel, PAIR_NEXT_DEPTH), k);
+    Ir rows = by_rows ? emit_sub(emit, parameter(panel, PAIR_NEXT_DEPTH), k) : parameter(panel, PAIR_NEXT_EXTENT);
+    EmitIf branch;
+    emit_if(emit, &branch, below(panel, k, parameter(panel, PAIR_NEXT_DEPTH)));
     for (int64_t i = 0; i < each; i++) {
-        Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i)), divisor = emit_i64(emit, per_row);
+        Ir line = emit_add(emit, emit_mul(emit, turn, each), emit_i64(emit, i));
         Ir row = emit_udiv(emit, line, divisor), within = emit_urem(emit, line, divisor);
         Ir address = emit_add(emit, emit_mul(emit, row, pitch), emit_mul(emit, within, BLOCK_LINE_BYTES));
-        Ir needed = below(panel, by_rows ? row : emit_i64(emit, 0), k_left);
-        needed = emit_and(emit, needed, below(panel, line, emit_i64(emit, lines)));
-        address = emit_select(emit, needed, bytes_after(panel, first, address), at_hand);
-        emit_prefetch(emit, address, PREFETCH_LEVEL2);
+        address = emit_select(emit, below(panel, row, rows), address, emit_i64(emit, 0));
+        emit_prefetch(emit, bytes_after(panel, first, address), PREFETCH_LEVEL2);
     }
+    emit_end_if(emit, &branch);
 }
 
 /* ---- Prefetching what the tile itself reads ---- */
@@ -154,7 +155,7 @@ static void multiply_pair(PairPanel *panel, Ir a, Ir b, Ir *sum)
     }
     for (int r = 0; r < panel->rows; r++) {
         Ir address = bytes_after(panel, a, emit_i64(emit, r * panel->plan->row_pitch));
-        Ir pair = emit_load(emit, emit->i32, address, NULL, PAIR_BYTES);
+        Ir pair = emit_load(emit, emit->i32, address, NULL, PAIR_BYTES / 2);
         Ir factor = LLVMBuildBitCast(emit->builder, emit_broadcast(emit, pair, BLOCK_PAIRS), pairs, "");
         for (int v = 0; v < panel->vectors; v++) {
             Ir *to = &sum[r * panel->vectors + v];
@@ -176,7 +177,7 @@ static void multiply(PairPanel *panel, Ir *sum)
     Ir b = bytes_after(panel, parameter(panel, PAIR_B), emit_mul(emit, loop.index, line));
     Ir turn = emit_udiv(emit, loop.index, emit_i64(emit, UNROLL));
     prefetch_a(panel, turn, bytes);
-    prefetch_share(panel, turn, b);
+    prefetch_share(panel, turn);
     prefetch_streams(panel, turn, b);
     for (int u = 0; u < UNROLL; u++)
         multiply_pair(panel, bytes_after(panel, a, emit_i64(emit, u * PAIR_BYTES)),
@@ -221,6 +222,10 @@ static void emit_tile(PairPanel *panel, Ir row, int rows)
     tile_epilogue_move(&panel->epilogue, row);
     start_sums(panel, kept, sum);
     multiply(panel, sum);
+    if (plan->sum_bytes == 0 && tile_epilogue_is_short(&panel->epilogue)) {
+        tile_epilogue_emit_rows(&panel->epilogue, row, rows, sum);
+        return;
+    }
     keep_sums(panel, emit_select(emit, parameter(panel, PAIR_LAST), finished, kept), sum);
     EmitIf branch;
     emit_if(emit, &branch, parameter(panel, PAIR_LAST));

@@ -2,6 +2,7 @@
 
 #include "codegen/kernels/bf16_blocks.h"
 #include "codegen/kernels/body_emit.h"
+#include "codegen/kernels/kernel_sizes.h"
 
 void tile_epilogue_prepare(TileEpilogue *epilogue, Emit *emit, const Kernel *kernel, Ir operands, Ir column,
                            const Ir *batch, int tail)
@@ -31,22 +32,41 @@ void tile_epilogue_move(TileEpilogue *epilogue, Ir row)
     body_set_base(&epilogue->body);
 }
 
-void tile_epilogue_emit(TileEpilogue *epilogue, Ir row, Ir rows, Ir sums)
+/* One row, whose sums are known. */
+static void emit_row(TileEpilogue *epilogue, Ir row, const Ir *sums)
 {
     Body *body = &epilogue->body;
-    Emit *emit = body->emit;
     Register sum = epilogue->match->sum;
+    tile_epilogue_move(epilogue, row);
+    for (int v = 0; v < epilogue->vectors; v++) body->value[sum][v] = sums[v];
+    for (int r = sum + 1; r <= body->kernel->instruction_count; r++) body_emit(body, (Register)r);
+}
+
+bool tile_epilogue_is_short(const TileEpilogue *epilogue)
+{
+    return epilogue->body.kernel->instruction_count - epilogue->match->sum <= GEMM_DIRECT_EPILOGUE;
+}
+
+void tile_epilogue_emit_rows(TileEpilogue *epilogue, Ir row, int rows, const Ir *sums)
+{
+    Emit *emit = epilogue->body.emit;
+    for (int r = 0; r < rows; r++)
+        emit_row(epilogue, emit_add(emit, row, emit_i64(emit, r)), sums + (ptrdiff_t)r * epilogue->vectors);
+}
+
+void tile_epilogue_emit(TileEpilogue *epilogue, Ir row, Ir rows, Ir sums)
+{
+    Emit *emit = epilogue->body.emit;
     LLVMTypeRef vector = emit_vector_type(emit->f32, BLOCK_SIDE);
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), rows, 1, 0, NULL);
-    Ir here = emit_mul(emit, loop.index, (int64_t)epilogue->vectors * BLOCK_LINE_BYTES);
+    Ir here = emit_mul(emit, loop.index, (int64_t)epilogue->vectors * BLOCK_LINE_BYTES), of_row[BODY_MAX_COPIES];
     here = emit_address(emit, emit->i8, sums, here);
-    tile_epilogue_move(epilogue, emit_add(emit, row, loop.index));
     for (int v = 0; v < epilogue->vectors; v++) {
         Ir address = emit_address(emit, emit->i8, here, emit_i64(emit, (int64_t)v * BLOCK_LINE_BYTES));
-        body->value[sum][v] = emit_load(emit, vector, address, NULL, BLOCK_LINE_BYTES);
+        of_row[v] = emit_load(emit, vector, address, NULL, BLOCK_LINE_BYTES);
     }
-    for (int r = sum + 1; r <= body->kernel->instruction_count; r++) body_emit(body, (Register)r);
+    emit_row(epilogue, emit_add(emit, row, loop.index), of_row);
     emit_loop_end(emit, &loop, NULL);
 }
 

@@ -19,6 +19,10 @@ void tile_epilogue_prepare(TileEpilogue *epilogue, Emit *emit, const Kernel *ker
 void tile_epilogue_move(TileEpilogue *epilogue, Ir row);
 /* `rows` rows from `row` on, whose sums stand at `sums` row by row, all vectors side by side. */
 void tile_epilogue_emit(TileEpilogue *epilogue, Ir row, Ir rows, Ir sums);
+/* Whether so little becomes of the sums that code for every row of a tile in registers is worth it. */
+bool tile_epilogue_is_short(const TileEpilogue *epilogue);
+/* The same as tile_epilogue_emit() of sums that are in registers, row by row. */
+void tile_epilogue_emit_rows(TileEpilogue *epilogue, Ir row, int rows, const Ir *sums);
 
 /* The matrices that the epilogue walks through, a piece of every row: nothing else fetches their lines in time. Their
  * number; `operands` has KERNEL_MAX_OPERANDS. */
