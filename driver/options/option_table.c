@@ -472,8 +472,9 @@ static const Option rows[] = {
              "to 2^-16)",
      .detail = "With *bf16*, the factors of every matrix product are rounded to bfloat16 (to nearest, ties to even) "
                "and their products added up in float32. Activations that wait for the backward pass are stored as "
-               "bfloat16. So are activations and their gradients between layers, which stages send each other "
-               "(unless *--codec* compresses them otherwise). Both are rounded wherever the plan cuts the model: "
+               "bfloat16. So are gradients that are factors: the gradient of a bias adds up the rounded numbers. So "
+               "are activations and their gradients between layers, which stages send each other "
+               "(unless *--codec* compresses them otherwise). All are rounded wherever the plan cuts the model: "
                "losses do not depend on the plan. Everything else stays float32: weights, their gradients, the "
                "optimiser, softmax, normalisation, losses, checkpoints. Processors with AMX or AVX-512 BF16 "
                "instructions multiply several times faster this way. Other processors compute the same results with "

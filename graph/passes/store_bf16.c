@@ -1,6 +1,6 @@
-/* Under --precision bf16 what waits in memory is bf16, half as long as float32: what crosses a cut between layers, and
- * what backward reads of forward. Both are rounded wherever the model is cut, and whether backward reads the value from
- * memory or computes it again, so all plans compute the same bits.
+/* Under --precision bf16 what waits in memory is bf16, half as long as float32: what crosses a cut between layers, what
+ * backward reads of forward, and factors of products. All are rounded wherever the model is cut, and whether backward
+ * reads the value from memory or computes it again, so all plans compute the same bits.
  *
  * Losses read logits as they are, and statistics of rows stay as they are: they are small, and errors in them would
  * count for whole rows. */
@@ -113,6 +113,17 @@ bool round_cuts(Graph *graph, const PassOptions *options, Diagnostics *diagnosti
 
 /* ---- The stash ---- */
 
+/* Whether the node shows its input's elements as they lie in memory. Bringing them into the order in which the node
+ * groups them anew takes a copy. */
+static bool is_view(const Graph *graph, const Node *node)
+{
+    if (!operator_has(node->op, IS_MOVEMENT)) return false;
+    const Value *input = graph_value(graph, node->inputs[0]);
+    bool reordered = operator_has(graph_node(graph, input->producer)->op, REORDERS);
+    return !(reordered && operator_has(node->op, REGROUPS)) &&
+           shape_elements(&input->shape) == shape_elements(&graph_value(graph, node->outputs[0])->shape);
+}
+
 static bool is_large(const Shape *shape) { return shape->rank >= 2 && shape->dim[shape->rank - 1] >= LEAST_COLUMNS; }
 
 /* What the node of backward reads in place of the value: made from what is stored, right before the node. */
@@ -132,8 +143,7 @@ static ValueId stored(Storing *storing, ValueId value, NodeId reader)
     ValueId again = value, bits = 0;
     if (is_widened) {
         again = cast(storing, reader, origin, made.inputs[0], DTYPE_F32);
-    } else if (operator_has(made.op, IS_MOVEMENT) && shape_elements(&graph_value(graph, made.inputs[0])->shape) ==
-                                                         shape_elements(&graph_value(graph, value)->shape)) {
+    } else if (is_view(graph, &made)) {
         ValueId from = stored(storing, made.inputs[0], reader);
         if (from != made.inputs[0])
             again = insert(storing, reader, made.op, origin, from, made.attributes, made.attribute_count);
@@ -166,6 +176,89 @@ static ValueId stored_factor(Storing *storing, ValueId value, NodeId reader)
     return insert(storing, reader, made.op, origin, from, made.attributes, made.attribute_count);
 }
 
+/* ---- Factors ---- */
+
+/* What reads a value, itself or through views. */
+typedef struct FactorUses {
+    uint32_t products, others; /* those that only add up, as gradients of biases do, are neither */
+    ValueId bits;              /* the value as bf16, once it is needed */
+} FactorUses;
+
+/* The value that a view shows; any other value itself. */
+static ValueId shown(const Graph *graph, ValueId value)
+{
+    for (;;) {
+        const Node *made = graph_node(graph, graph_value(graph, value)->producer);
+        if (!is_view(graph, made)) return value;
+        value = made->inputs[0];
+    }
+}
+
+static int factor_count(const Node *node)
+{
+    if (operator_has(node->op, IS_LOSS | HAS_MEMORY)) return 0;
+    if (operator_has(node->op, IS_PRODUCT)) return 2;
+    return operator_has(node->op, ADDS_UP) && node->phase == PHASE_BACKWARD;
+}
+
+static FactorUses *count_uses(const Graph *graph)
+{
+    FactorUses *uses = memory_allocate(graph->value_count * sizeof *uses);
+    for (NodeId n = 1; n < graph->node_count; n++) {
+        const Node *node = graph_node(graph, n);
+        for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
+            if (!node->inputs[i] || is_view(graph, node)) continue; /* a view's own readers count */
+            FactorUses *of = &uses[shown(graph, node->inputs[i])];
+            if (i >= factor_count(node))
+                of->others++;
+            else if (operator_has(node->op, IS_PRODUCT))
+                of->products++;
+        }
+    }
+    return uses;
+}
+
+/* Whether the node reads the value as bf16: half as much, which need not be rounded and reordered in every product. */
+static bool rounds_factor(const Storing *storing, const FactorUses *uses, const Node *node, ValueId value)
+{
+    const Value *factor = graph_value(storing->graph, value);
+    const Node *made = graph_node(storing->graph, factor->producer);
+    if (!factor->producer || factor->producer >= storing->nodes || factor->dtype != DTYPE_F32) return false;
+    if (made->layer != node->layer || made->phase != node->phase || made->layer == LAYER_NONE) return false;
+    if (operator_has(made->op, CONVERTS) || !is_large(&factor->shape)) return false;
+    return uses[value].products > (uses[value].others ? 1 : 0);
+}
+
+/* What the node reads in place of the value. */
+static ValueId rounded_factor(Storing *storing, FactorUses *uses, ValueId value, NodeId reader)
+{
+    Graph *graph = storing->graph;
+    NodeId producer = graph_value(graph, value)->producer;
+    const Node made = *graph_node(graph, producer), reads = *graph_node(graph, reader);
+    NodeOrigin origin = {
+        .name = made.name, .phase = reads.phase, .differentiates = reads.differentiates, .layer = reads.layer};
+    if (is_view(graph, &made)) {
+        ValueId from = rounded_factor(storing, uses, made.inputs[0], reader);
+        return insert(storing, reader, made.op, origin, from, made.attributes, made.attribute_count);
+    }
+    NodeOrigin making = origin;
+    making.differentiates = made.differentiates;
+    if (!uses[value].bits) uses[value].bits = cast(storing, producer + 1, making, value, DTYPE_BF16);
+    return cast(storing, reader, origin, uses[value].bits, DTYPE_F32);
+}
+
+static void round_factors(Storing *storing)
+{
+    FactorUses *uses = count_uses(storing->graph);
+    for (NodeId n = 1; n < storing->nodes; n++) {
+        const Node node = *graph_node(storing->graph, n);
+        for (int i = 0; node.op != OP_NONE && i < factor_count(&node); i++)
+            if (rounds_factor(storing, uses, &node, shown(storing->graph, node.inputs[i])))
+                node.inputs[i] = rounded_factor(storing, uses, node.inputs[i], n);
+    }
+    free(uses);
+}
+
 static bool differentiates_loss(const Graph *graph, const Node *node)
 {
     return node->differentiates && operator_has(graph_node(graph, node->differentiates)->op, IS_LOSS);
@@ -188,6 +281,7 @@ bool store_bf16(Graph *graph, const PassOptions *options, Diagnostics *diagnosti
         if (node.phase != PHASE_FORWARD || node.layer == LAYER_NONE || !operator_has(node.op, IS_PRODUCT)) continue;
         for (int i = 0; i < 2; i++) node.inputs[i] = stored_factor(&storing, node.inputs[i], n);
     }
+    round_factors(&storing);
     put_in_place(&storing);
     return true;
 }
