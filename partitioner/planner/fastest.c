@@ -21,6 +21,7 @@ Fastest fastest_create(const Problem *problem, int keeper, double deadline, Allo
                      .keeper = keeper,
                      .most_ns = INT64_MAX,
                      .limits = problem->schedule == PLAN_AUTO && problem->level_limit > 0,
+                     .restricts = size_has_few_devices(problem),
                      .deadline = deadline,
                      .allocation = allocation,
                      .step_ns = INT64_MAX};
@@ -450,5 +451,5 @@ void fastest_search(Fastest *f)
     f->complete = size_is_tiny(f->problem) && enumerate_all(f);
     if (f->complete) return;
     if (f->step_ns < INT64_MAX) climb(f);
-    if (size_has_few_devices(f->problem) && f->most_ns == INT64_MAX) search_restricted(f);
+    if (f->restricts && f->most_ns == INT64_MAX) search_restricted(f);
 }

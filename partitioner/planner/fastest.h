@@ -15,6 +15,7 @@ typedef struct Fastest {
     /* Searched orders may also keep fewer micro-batches in flight than 1F1B does, where allocations fit that do not
      * otherwise, or recompute less. The objective says nothing about these. */
     bool limits;
+    bool restricts;         /* what a device or a region less would bring is looked at, too */
     double deadline;        /* on the problem's watch; 0: none */
     Allocation *allocation; /* the fastest so far, the caller's */
     int64_t step_ns;        /* its simulated step; INT64_MAX: none was offered that fits */

@@ -221,6 +221,7 @@ static Fastest search_fastest(const Planner *planner, const Problem *problem, co
     double deadline = watch_seconds(planner->watch) + planner->seconds / 100;
     Fastest fastest = fastest_create(problem, keeper_device(planner), deadline, chosen);
     fastest.most_ns = most_ns;
+    fastest.restricts &= !planner->request->part;
     fastest.limits &=
         problem->objective == PLAN_OBJECTIVE_STEP && (most_ns == INT64_MAX || problem->in_flight_limit > 0);
     if (chosen->stage_count > 0) fastest_offer(&fastest, chosen);

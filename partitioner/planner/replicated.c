@@ -27,6 +27,7 @@ static void ask(Grouping *g, int group)
     *request = *g->asked;
     request->replicas = 1;
     request->rows = 0;
+    request->part = g->asked->part;
     request->microbatches = g->groups->microbatches[group];
     request->time_limit_s = g->asked->time_limit_s / g->groups->count;
     const char **without =
@@ -137,6 +138,14 @@ static bool deal_again(const Plan *plan, int *microbatches)
     return moved > 0;
 }
 
+/* Keeps one of both. */
+static void take_faster(Plan *plan, Plan *other)
+{
+    bool better = plan_chosen_ns(other) < plan_chosen_ns(plan);
+    plan_free(better ? plan : other);
+    if (better) *plan = *other;
+}
+
 bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
                        Diagnostics *diagnostics)
 {
@@ -147,14 +156,33 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     again.microbatches = arena_copy(&arena, groups->microbatches, (size_t)groups->count * sizeof(int));
     bool made = make_dealt(plan, costs, request, groups, diagnostics);
     if (made && groups->count > 1 && !is_hurried(request) && !costs->rows.microbatch_kinds &&
-        deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said)) {
-        bool better = plan_chosen_ns(&other) < plan_chosen_ns(plan);
-        plan_free(better ? plan : &other);
-        if (better) *plan = other;
-    }
+        deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said))
+        take_faster(plan, &other);
     diagnostics_free(&said);
     arena_free(&arena);
     return made;
+}
+
+/* Whether pipelines of many devices, which are planned by the dozen, are searched for shortly, and the best anew. */
+static bool searches_shortly(const Costs *costs, const PlanRequest *request)
+{
+    return costs->device_count > GROUPS_TRY_ALL && !is_hurried(request);
+}
+
+/* The same groups again, each pipeline searched for as if it were the only one. */
+static void search_again(Plan *plan, const Costs *costs, const PlanRequest *request)
+{
+    Arena arena = {0};
+    Plan other;
+    Diagnostics said = {0};
+    ReplicaGroups groups = {.count = plan->replica_count};
+    groups.group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
+    groups.microbatches = arena_new_array(&arena, int, (size_t)groups.count);
+    replica_groups_of(plan, costs, groups.group_of);
+    for (int r = 0; r < groups.count; r++) groups.microbatches[r] = plan->replicas[r].microbatches;
+    if (make_dealt(&other, costs, request, &groups, &said)) take_faster(plan, &other);
+    diagnostics_free(&said);
+    arena_free(&arena);
 }
 
 /* As if all steps had the most micro-batches. */
@@ -307,12 +335,15 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
         share.microbatches = plan->microbatches; /* for a step of as many rows */
         compared = choose_groups(costs, &share, 0, &arena);
     }
+    share.part |= searches_shortly(costs, request);
     bool grouped = make_fastest(&other, costs, &share, &compared, &several);
+    share.part = request->part;
     bool better =
         grouped && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan) - plan_chosen_ns(plan) / 100 * PERCENT);
     if (better) {
         plan_free(plan);
         *plan = other;
+        if (searches_shortly(costs, request) && !request->compared) search_again(plan, costs, &share);
     } else if (grouped) {
         plan_free(&other);
     }
