@@ -15,6 +15,7 @@
 #include "federation/coded_row.h"
 #include "federation/coded_update.h"
 #include "federation/member/feedback.h"
+#include "federation/member/own_model.h"
 #include "federation/messages.h"
 #include "federation/update_pieces.h"
 #include "tests/common/command.h"
@@ -269,7 +270,11 @@ static void run_site(const Federation *federation, const GlobalModel *start, boo
             assert_true(feedback_code(&feedback, update, part, round, 0));
         }
         assert_true(feedback_keep(&feedback, part, round + 1, &diagnostics));
-        assert_int_equal(feedback.left.round, round + 1);
+        GlobalModel kept;
+        assert_true(own_model_open(&kept, &federation->compiled, "feedback.safetensors", &diagnostics));
+        assert_int_equal(kept.round, round + 1);
+        assert_memory_equal(kept.values, feedback.left.values, ELEMENTS * sizeof *kept.values);
+        global_model_free(&kept);
     }
     feedback_free(&feedback);
     must_run("! ls -A | grep ^feedback.safetensors.next");
