@@ -23,8 +23,14 @@ static void read_first(OwnEvaluation *own, Evaluation *evaluation, const char *p
     if (!isnan(own->rows.accuracy)) own->rows.right_of = own->rows.rows;
 }
 
+/* Of accuracies on so many rows, how much lower one may be by chance: three standard errors. */
+static double chance(double accuracy, int64_t rows)
+{
+    return 3 * sqrt(accuracy * (1 - accuracy) / fmax((double)rows, 1));
+}
+
 /* Much worse than in each of the rounds before, and worse than the model that all began with. */
-static bool is_collapsed(const Evaluations *before, const Evaluation *now)
+static bool is_collapsed(const Evaluations *before, const Evaluation *now, int64_t rows)
 {
     double loss = now->values[EVALUATION_LOSS], accuracy = now->values[EVALUATION_ACCURACY], highest = 0,
            lowest = INFINITY;
@@ -35,7 +41,7 @@ static bool is_collapsed(const Evaluations *before, const Evaluation *now)
     }
     if (!before->count) return false;
     return !isfinite(loss) || (loss > worse_loss * highest && loss > before->items[0].values[EVALUATION_LOSS]) ||
-           (isfinite(lowest) && accuracy < worse_accuracy * lowest);
+           (isfinite(lowest) && accuracy < worse_accuracy * lowest && accuracy < lowest - chance(lowest, rows));
 }
 
 bool own_evaluation_read(OwnEvaluation *own, const char *path, const char *first, double step_loss, int64_t round,
@@ -51,7 +57,8 @@ bool own_evaluation_read(OwnEvaluation *own, const char *path, const char *first
     else
         now.values[EVALUATION_LOSS] = step_loss;
     own->loss = now.values[EVALUATION_LOSS];
-    own->collapsed = (first ? own->rows.rows > 0 : !isnan(step_loss)) && is_collapsed(&evaluations, &now);
+    own->collapsed =
+        (first ? own->rows.rows > 0 : !isnan(step_loss)) && is_collapsed(&evaluations, &now, own->rows.rows);
     if (!own->collapsed) evaluations_add(&evaluations, &now);
     bool ok = evaluations_write(&evaluations, path, diagnostics);
     evaluations_free(&evaluations);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <unistd.h>
 
 #include "federation/member/own_evaluation.h"
 #include "tests/common/scratch.h"
@@ -38,6 +39,17 @@ static void a_model_that_has_collapsed_is_known(void **state)
     assert_false(judge(2, "labels 40\nloss 0.4\naccuracy 0.8\n", NAN).collapsed); /* gone back */
 }
 
+/* Of five rows none may be right by chance where two were; of 500 that says something. */
+static void few_rows_do_not_condemn_a_model(void **state)
+{
+    (void)state;
+    judge(0, "labels 5\nloss 0.7\naccuracy 0.4\n", NAN);
+    assert_false(judge(1, "labels 5\nloss 0.7\naccuracy 0\n", NAN).collapsed);
+    unlink("e.csv");
+    judge(0, "labels 500\nloss 0.7\naccuracy 0.4\n", NAN);
+    assert_true(judge(1, "labels 500\nloss 0.7\naccuracy 0.1\n", NAN).collapsed);
+}
+
 static void without_rows_held_out_the_first_step_says_it(void **state)
 {
     (void)state;
@@ -54,6 +66,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_that_has_collapsed_is_known, scratch_folder_enter,
                                         scratch_folder_leave),
+        cmocka_unit_test_setup_teardown(few_rows_do_not_condemn_a_model, scratch_folder_enter, scratch_folder_leave),
         cmocka_unit_test_setup_teardown(without_rows_held_out_the_first_step_says_it, scratch_folder_enter,
                                         scratch_folder_leave),
     };
