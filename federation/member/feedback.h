@@ -15,7 +15,7 @@ typedef struct Feedback {
     int64_t made_for; /* the round of that update */
     int64_t written;  /* the round of which `next` is on disk, at `next_path`; -1: none is */
     char *next_path;
-    Buffer bytes;     /* of it */
+    Buffer bytes; /* of it */
 } Feedback;
 
 /* Writes zeros, where a site begins with the model. */
