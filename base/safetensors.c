@@ -13,12 +13,18 @@ enum {
 
 bool safetensors_name_is_reserved(const char *name) { return strcmp(name, "__metadata__") == 0; }
 
-static bool refuse(Diagnostics *diagnostics, const char *path, const char *tensor, const char *problem)
+static bool refuse_as(Diagnostics *diagnostics, const char *path, const char *tensor, const char *hint,
+                      const char *problem)
 {
     char object[512];
     if (tensor) snprintf(object, sizeof object, "tensor '%s'", tensor);
     Place place = {.file = strcmp(path, "-") == 0 ? "standard input" : path, .object = tensor ? object : NULL};
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, NULL, "%s", problem);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, hint, "%s", problem);
+}
+
+static bool refuse(Diagnostics *diagnostics, const char *path, const char *tensor, const char *problem)
+{
+    return refuse_as(diagnostics, path, tensor, NULL, problem);
 }
 
 static bool read_metadata(SafeTensors *file, const char *path, const json_t *metadata, Diagnostics *diagnostics)
@@ -57,8 +63,11 @@ static bool read_entry(SafeTensor *tensor, const char *path, const json_t *entry
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     if (!dtype) return refuse(diagnostics, path, tensor->name, "has no dtype");
     tensor->dtype = dtype_from_safetensors_name(dtype);
-    if (tensor->dtype == DTYPE_NONE)
-        return refuse(diagnostics, path, tensor->name, "has a dtype that is not supported");
+    if (tensor->dtype == DTYPE_NONE) {
+        char problem[128];
+        snprintf(problem, sizeof problem, "has the dtype %.60s, which is not supported", dtype);
+        return refuse_as(diagnostics, path, tensor->name, "save the model in float32, float16 or bfloat16", problem);
+    }
     if (!read_shape(&tensor->shape, json_object_get(entry, "shape")))
         return refuse(diagnostics, path, tensor->name,
                       "has a wrong shape: tensors have at most 8 dimensions, none negative");
@@ -68,7 +77,8 @@ static bool read_entry(SafeTensor *tensor, const char *path, const json_t *entry
         return refuse(diagnostics, path, tensor->name, "has no data_offsets");
     json_int_t from = json_integer_value(first), to = json_integer_value(last);
     if (from < 0 || to < from || (uint64_t)to > data_size)
-        return refuse(diagnostics, path, tensor->name, "has data outside the file");
+        return refuse_as(diagnostics, path, tensor->name, "copy or download it again: it may have been cut off",
+                         "has data outside the file");
     size_t bytes = (size_t)shape_elements(&tensor->shape) * dtype_size(tensor->dtype);
     if ((size_t)(to - from) != bytes)
         return refuse(diagnostics, path, tensor->name, "has data whose size does not match its shape and dtype");

@@ -33,11 +33,12 @@ static const FolderFile *file_named(const HuggingFaceFolder *folder, const char 
     return NULL;
 }
 
-static bool refuse_entry(const char *path, const char *tensor, const char *problem, Diagnostics *diagnostics)
+static bool refuse_entry(const char *path, const char *tensor, const char *problem, const char *hint,
+                         Diagnostics *diagnostics)
 {
     char object[512];
     snprintf(object, sizeof object, "weight_map['%.400s']", tensor);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = object}, NULL, "%s", problem);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = path, .object = object}, hint, "%s", problem);
 }
 
 /* One entry of the index: the file is opened when it is named first, and must hold the tensor. */
@@ -45,20 +46,20 @@ static bool open_shard(HuggingFaceFolder *folder, const char *index, const char 
                        Diagnostics *diagnostics)
 {
     const char *name = json_string_value(value);
-    if (!name) return refuse_entry(index, tensor, "must be a file name", diagnostics);
-    if (folder_name_problem(name)) return refuse_entry(index, tensor, folder_name_problem(name), diagnostics);
+    if (!name) return refuse_entry(index, tensor, "must be a file name", NULL, diagnostics);
+    if (folder_name_problem(name)) return refuse_entry(index, tensor, folder_name_problem(name), NULL, diagnostics);
     if (!file_named(folder, name)) {
         if (folder->file_count == MOST_SHARDS)
-            return refuse_entry(index, tensor, "is in more files than skycc reads (1000)", diagnostics);
+            return refuse_entry(index, tensor, "is in more files than skycc reads (1000)", NULL, diagnostics);
         FolderEntry entry = folder_find(folder->path, name, INT64_MAX, diagnostics);
         if (entry == FOLDER_ABSENT)
             return refuse_entry(index, tensor,
                                 arena_format(&folder->arena, "is in '%s', which is missing in the folder", name),
-                                diagnostics);
+                                "copy or download that file too", diagnostics);
         if (entry == FOLDER_REFUSED || !open_file(folder, name, diagnostics)) return false;
     }
     return safetensors_find(&file_named(folder, name)->tensors, tensor) ||
-           refuse_entry(index, tensor, arena_format(&folder->arena, "is not in '%s'", name), diagnostics);
+           refuse_entry(index, tensor, arena_format(&folder->arena, "is not in '%s'", name), NULL, diagnostics);
 }
 
 static bool open_index(HuggingFaceFolder *folder, Diagnostics *diagnostics)
@@ -104,6 +105,20 @@ static bool open_tensors(HuggingFaceFolder *folder, Diagnostics *diagnostics)
     return index == FOLDER_REFUSED ? false : refuse_absence(folder, diagnostics);
 }
 
+/* PEFT's adapters name the model that they belong to. */
+static bool refuse_without_config(const char *path, Diagnostics *diagnostics)
+{
+    Diagnostics unread = {0};
+    bool adapter = folder_find(path, "adapter_config.json", MOST_CONFIG_BYTES, &unread) != FOLDER_ABSENT;
+    diagnostics_free(&unread);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             adapter ? "merge it into its model first: python -c \"from peft import "
+                                       "AutoPeftModelForCausalLM as M; "
+                                       "M.from_pretrained('FOLDER').merge_and_unload().save_pretrained('NEW')\""
+                                     : "give the folder that save_pretrained writes",
+                             "has no config.json%s", adapter ? ": it is an adapter of PEFT" : "");
+}
+
 bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagnostics *diagnostics)
 {
     *folder = (HuggingFaceFolder){.path = path};
@@ -113,9 +128,7 @@ bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagn
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
                                  "name the folder that holds config.json and model.safetensors", "is not a folder");
     FolderEntry entry = folder_find(path, CONFIG, MOST_CONFIG_BYTES, diagnostics);
-    if (entry == FOLDER_ABSENT)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "give the folder that save_pretrained writes", "has no config.json");
+    if (entry == FOLDER_ABSENT) return refuse_without_config(path, diagnostics);
     return entry == FOLDER_PRESENT &&
            config_read(&folder->config, path_of(folder, CONFIG), &folder->arena, diagnostics) &&
            (!weighs || open_tensors(folder, diagnostics));

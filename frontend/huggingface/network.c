@@ -93,7 +93,9 @@ static const char *add_parameter(Network *network, const char *name, const Shape
     if (!tensor)
         refuse_parameter(network, name, shape, "is missing in the folder");
     else if (!dtype_is_float(tensor->dtype))
-        refuse_parameter(network, name, shape, "is of a type that no parameter has");
+        refuse_parameter(network, name, shape,
+                         arena_format(&network->builder.arena, "has the type %s, as quantised weights have",
+                                      dtype_safetensors_name(tensor->dtype)));
     else
         refuse_parameter(
             network, name, shape,

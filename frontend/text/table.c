@@ -113,16 +113,15 @@ void table_select(TableReader *reader, const char *const *members, size_t count)
 /* An error in the current row, at a byte of it where that is known: columns count bytes from 1. */
 static bool error_at(TableReader *reader, int line, size_t column, const char *hint, const char *message)
 {
-    if (reader->errors++ > MAX_REPORTED) return false;
+    reader->wrong_rows += reader->last_wrong != line;
+    reader->last_wrong = line;
+    if (reader->errors++ >= MAX_REPORTED) return false;
     Place place = {.file = reader->path, .line = line, .column = (int)column};
-    if (reader->errors > MAX_REPORTED)
-        return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, place, NULL, "and more errors follow");
     return diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, place, hint, "%s", message);
 }
 
 bool table_error(TableReader *reader, const char *hint, const char *format, ...)
 {
-    if (reader->errors > MAX_REPORTED) return false;
     Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
@@ -410,6 +409,9 @@ bool table_next(TableReader *reader)
                                                   : NULL,
                     "has %zu columns where the first line has %zu", reader->field_count, reader->width);
     }
+    if (reader->errors > MAX_REPORTED)
+        diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader->path), NULL,
+                          "%d rows are wrong; above are the first %d errors", reader->wrong_rows, MAX_REPORTED);
     return false;
 }
 

@@ -34,8 +34,9 @@ typedef struct TableReader {
     int line, next_line; /* of the current row, counted from 1, and of the next */
     TableField *fields;  /* of the current row */
     size_t field_count, field_capacity;
-    Buffer unquoted; /* texts of the current row that the file spells differently */
-    int errors;      /* malformed rows so far */
+    Buffer unquoted;            /* texts of the current row that the file spells differently */
+    int errors;                 /* of malformed rows so far */
+    int wrong_rows, last_wrong; /* how many rows have errors; the line of the last one */
     /* Of JSON lines: the members that fields are. */
     const char *const *members;
     size_t member_count;
@@ -53,7 +54,8 @@ void table_select(TableReader *reader, const char *const *members, size_t count)
 /* The next row into reader->fields; false at the end. Blank lines are skipped, and so are malformed rows, which are
  * reported. */
 bool table_next(TableReader *reader);
-/* Reports an error in the current row, up to a limit, and counts it. Returns false. */
+/* Reports an error in the current row, up to a limit, and counts it; the end of the table says how many rows have one
+ * where not all were reported. Returns false. */
 bool table_error(TableReader *reader, const char *hint, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool table_field_is(TableField field, const char *text);
 /* Cuts the first name off a list with commas between; "\\," is a comma of the name. NULL: none is left. */

@@ -39,6 +39,8 @@ touch file
 refuse 1 'file: error: is not a folder' 'hint: name the folder' -- file
 mkdir empty
 refuse 1 'empty: error: has no config.json' 'hint:' -- empty
+mkdir adapter && echo '{"peft_type": "LORA"}' >adapter/adapter_config.json
+refuse 1 'adapter: error: has no config.json: it is an adapter of PEFT' 'hint: merge it.*merge_and_unload' -- adapter
 folder absent && rm absent/model.safetensors
 refuse 1 'absent: error: has neither model.safetensors nor' -- absent
 folder pickle && mv pickle/model.safetensors pickle/pytorch_model.bin
@@ -46,7 +48,7 @@ refuse 1 'pickle: error: .*pickle' 'hint: convert it.*save_pretrained' -- pickle
 folder text && echo "no tensors" >text/model.safetensors
 refuse 1 'text/model.safetensors: error: is too short\|text/model.safetensors: error: is not a safetensors' -- text
 folder cut && truncate -s 20000 cut/model.safetensors
-refuse 1 'cut/model.safetensors: error: ' -- cut
+refuse 1 'cut/model.safetensors: error: .*has data outside the file' 'hint: copy or download it again' -- cut
 folder link && ln -sf "$bert/model.safetensors" link/model.safetensors
 refuse 1 'link/model.safetensors: error: is a symbolic link out of the folder' 'hint:' -- link
 folder directory && rm directory/model.safetensors && mkdir directory/model.safetensors
@@ -169,7 +171,7 @@ refuse 1 'is outside the folder' -- absolute
 shards parent 'index["weight_map"][names[0]] = ".."'
 refuse 1 'is not a file name' -- parent
 shards lacking 'index["weight_map"][names[0]] = "b.safetensors"'
-refuse 1 "is in 'b.safetensors', which is missing in the folder" -- lacking
+refuse 1 "is in 'b.safetensors', which is missing in the folder" 'hint: copy or download that file' -- lacking
 shards elsewhere 'index["weight_map"]["nothing"] = "a.safetensors"'
 refuse 1 "weight_map\['nothing'\]: is not in 'a.safetensors'" -- elsewhere
 shards number 'index["weight_map"][names[0]] = 7'

@@ -317,7 +317,7 @@ static void malformed_files_are_refused_with_their_lines(void **state)
     Buffer many = {0};
     buffer_print(&many, "sentence\tlabel\n");
     for (int i = 0; i < 100; i++) buffer_print(&many, "x\n");
-    refuses(buffer_text(&many), DATASET_SST2, ":22: error: and more errors follow");
+    refuses(buffer_text(&many), DATASET_SST2, "error: 100 rows are wrong; above are the first 20 errors");
     buffer_free(&many);
 }
 
