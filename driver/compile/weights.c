@@ -99,6 +99,25 @@ static bool missing(const TrainingModel *model, const Value *value, Diagnostics 
                              "draw initial weights with --init normal:0.02", "the model has no weights for it");
 }
 
+/* Refuses values that no training could start from: exponents of all ones are infinite, or no numbers. */
+static bool check_finite(const TrainingModel *model, const Value *value, const void *data, DType dtype,
+                         Diagnostics *diagnostics)
+{
+    int64_t count = shape_elements(&value->shape), bad = 0;
+    if (dtype == DTYPE_F32)
+        for (int64_t i = 0; i < count; i++) bad += (((const uint32_t *)data)[i] & 0x7f800000) == 0x7f800000;
+    uint16_t mask = dtype == DTYPE_BF16 ? 0x7f80 : 0x7c00;
+    if (dtype == DTYPE_BF16 || dtype == DTYPE_F16)
+        for (int64_t i = 0; i < count; i++) bad += (((const uint16_t *)data)[i] & mask) == mask;
+    if (!bad) return true;
+    char object[512];
+    snprintf(object, sizeof object, "parameter '%.400s'", value->name);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = model->graph.file, .object = object},
+                             "take weights of a run that did not diverge, or download the file again",
+                             "holds %lld of %lld values that are infinite or no numbers (NaN)", (long long)bad,
+                             (long long)count);
+}
+
 /* A parameter's values in the form in which programs have them, and their check. */
 static const void *values_in_form(Arena *arena, const Value *value, SkyParameter *parameter)
 {
@@ -209,6 +228,8 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
         const char *file = source && source->file && !options->alone && strcmp(source->file, "-") != 0
                                ? reference_to(&code->arena, options, source->file)
                                : NULL;
+        const void *given = value->data ? value->data : value->stored_from;
+        ok &= !given || check_finite(model, value, given, value->data ? value->dtype : value->stored_type, diagnostics);
         if (value->data) parameters[i].initial_check = hash_bytes(value->data, parameters[i].value.bytes).low;
         if (file && value->data && source->bytes == parameters[i].value.bytes) {
             parameters[i].initial_file = file;

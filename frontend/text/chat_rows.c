@@ -226,15 +226,26 @@ static void add_chat(Job *job, const Chat *chat)
 
 static const char *const extras[] = {"tools", "documents", "chat_template_kwargs"};
 
-/* What a column next to the messages says, which may be JSON in a text; NULL: nothing. The caller frees it. */
-static json_t *read_extra(Job *job, const char *column, bool *ok)
+void job_find_extras(Job *job)
 {
-    json_t *given = json_object_get(job->reader.object, column), *value = NULL;
-    if (json_is_string(given) && json_string_length(given)) {
-        value = json_loadb(json_string_value(given), json_string_length(given), 0, NULL);
-        *ok &= value || table_error(&job->reader, NULL, "'%s' is a text that is no JSON", column);
+    for (size_t e = 0; e < sizeof extras / sizeof *extras; e++)
+        for (size_t i = 0; i < job->reader.field_count; i++)
+            if (table_field_is(job->reader.fields[i], extras[e])) job->extras[e] = i + 1;
+}
+
+/* What a column next to the messages says, which may be JSON in a text; NULL: nothing. The caller frees it. */
+static json_t *read_extra(Job *job, size_t extra, bool *ok)
+{
+    const json_t *given = json_object_get(job->reader.object, extras[extra]);
+    const TableField *cell = job->extras[extra] ? &job->reader.fields[job->extras[extra] - 1] : NULL;
+    const char *text = cell ? cell->text : json_string_value(given);
+    size_t length = cell ? cell->length : json_string_length(given);
+    json_t *value = NULL;
+    if (text && length) {
+        value = json_loadb(text, length, 0, NULL);
+        *ok &= value || table_error(&job->reader, NULL, "'%s' is a text that is no JSON", extras[extra]);
     } else if (json_is_array(given) || json_is_object(given)) {
-        value = json_incref(given);
+        value = json_incref((json_t *)given);
     }
     if (!json_object_size(value) && !json_array_size(value)) json_decref(value), value = NULL;
     return value;
@@ -245,7 +256,7 @@ static bool refuse_beside(Job *job)
 {
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++) {
         bool ok = true;
-        json_t *value = read_extra(job, extras[i], &ok);
+        json_t *value = read_extra(job, i, &ok);
         json_decref(value);
         if (value)
             return table_error(&job->reader, OWN_TEMPLATE, "has '%s', which the chat template %s does not write",
@@ -320,7 +331,7 @@ static json_t *own_chat(Job *job, size_t *given)
                            job->names[i]);
     }
     for (size_t i = 0; ok && i < sizeof extras / sizeof *extras; i++) {
-        json_t *value = read_extra(job, extras[i], &ok);
+        json_t *value = read_extra(job, i, &ok);
         if (i == 2)
             json_object_update_missing(chat, value);
         else if (value)

@@ -29,6 +29,7 @@ typedef struct Job {
     ListForm list_form;
     const char **names; /* columns of texts, then of labels, as the options name them */
     size_t text_count, label_count, name_count, name_capacity;
+    size_t extras[3];    /* of a table with a header: tools and the like (chat_rows.c), 1 + the column; 0: none */
     size_t table_rows;   /* that gave examples */
     Buffer answer_texts; /* of each: the text and its right answers, each ended by a zero byte, and one more */
     size_t *text_ends;   /* of each, in answer_texts */
@@ -51,6 +52,8 @@ void job_read_words(Job *job);
 void job_read_answers(Job *job);
 /* Reads a row of messages, or of a prompt with its response; adds a document, in windows (chat_rows.c). */
 void job_read_chat(Job *job);
+/* Finds the columns next to messages in the first line, which stands in the reader. */
+void job_find_extras(Job *job);
 void job_add_document(Job *job, const char *text, size_t length);
 /* A row's list of labels, and at the end what all rows have. */
 bool job_read_list(Job *job, TableField field);

@@ -204,6 +204,7 @@ static bool find_named_columns(Job *job)
     }
     job->columns.count = job->reader.field_count;
     take_columns(job, at);
+    if (job->options->task == DATASET_CHAT) job_find_extras(job);
     return true;
 }
 

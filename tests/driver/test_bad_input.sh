@@ -57,6 +57,12 @@ expect 1 'absent.onnx: error: .*does not exist' 'hint: .*check --no-weights and 
 rm -r drawn
 expect 2 'no-weights' -- "$skycc" compile absent.onnx -d cluster.yaml -o out --no-weights
 
+# Weights of a run that diverged: a gain is infinite, and one is no number
+"$skycc" bert --layers 1 --hidden 8 --heads 1 -o whole.onnx || fail "bert"
+LC_ALL=C sed 's:\x00\x00\x80\x3f\x00\x00\x80\x3f:\x00\x00\x80\x7f\x00\x00\xc0\x7f:' whole.onnx >diverged.onnx
+expect 1 "diverged.onnx: error: parameter '.*LayerNorm.weight': holds [1-9][0-9]* of 8 values that are infinite" \
+    'hint: take weights' -- "$skycc" compile diverged.onnx -d cluster.yaml -o out "${dimensions[@]}"
+
 # Names that checkpoints need for the optimiser's states; of the same length, as the file's format wants it
 LC_ALL=C sed 's:m.bert.pooler.dense.bias:adam.m/m.classifier.bias:g' "$model" >names.onnx
 expect 1 "names.onnx: error: initializer 'adam.m/m.classifier.bias': .*state of 'm.classifier.bias'" 'hint: rename' -- \

@@ -138,6 +138,12 @@ def check_own_template():
         os.remove(name)
 
     check(own["template"], "own.jsonl", own["ids"], own["learned"])
+    columns = ["messages", "tools", "documents", "chat_template_kwargs"]
+    with open("own.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns] + [
+            [json.dumps(chat[name]) if chat.get(name) else "" for name in columns] for chat in own["chats"]])
+    check(own["template"], "own.csv", own["ids"], own["learned"])
+    refuse("own.csv", 1, "has 'tools', which the chat template chatml does not write")
     unmarked = re.sub("{%- (end)?generation %}", "{%- if true %}{% endif -%}", own["template"])
     check(json.dumps({"chat_template": unmarked}), "own.jsonl", own["ids"], own["learned"],
           "tokenizer_config.json")
