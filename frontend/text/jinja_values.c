@@ -88,6 +88,18 @@ static bool number_of(const json_t *value, double *number)
     return json_is_number(value) || json_is_boolean(value);
 }
 
+/* Of lists or objects with as many elements, not all of which are there if one is NULL. */
+static bool equal_elements(JinjaRun *run, const json_t *a, const json_t *b)
+{
+    const char *key;
+    json_t *element;
+    size_t i;
+    bool same = true;
+    json_array_foreach(a, i, element) if (same) same = jinja_equal(run, element, json_array_get(b, i));
+    json_object_foreach((json_t *)a, key, element) if (same) same = jinja_equal(run, element, json_object_get(b, key));
+    return same;
+}
+
 bool jinja_equal(JinjaRun *run, const json_t *a, const json_t *b)
 {
     double x, y;
@@ -96,8 +108,11 @@ bool jinja_equal(JinjaRun *run, const json_t *a, const json_t *b)
     if (json_typeof(a) != json_typeof(b) || json_is_string(a) || a == b) return json_equal(a, b);
     size_t size = json_object_size(a) + json_array_size(a);
     if (size != json_object_size(b) + json_array_size(b)) return false;
-    if (size) jinja_fail(run, "compares lists or objects, which is not supported");
-    return true;
+    jinja_step(run);
+    if (run->failed || ++run->depth > JINJA_MOST_DEPTH) return jinja_fail(run, "lists are too deep") != NULL;
+    bool same = equal_elements(run, a, b);
+    run->depth--;
+    return same;
 }
 
 int jinja_compare(JinjaRun *run, const json_t *a, const json_t *b)

@@ -150,6 +150,15 @@ def check_own_template():
     json_lines("plain.jsonl", [{"messages": own["chats"][1]["messages"]}])
     features = own["features"].replace("{{- \"<|im_end|>\" }}", "{%- generation %}<|im_end|>{% endgeneration %}")
     check(features, "plain.jsonl", [own["features_ids"]])
+    # Objects and lists are compared by what they hold: a template that asks whether a message is the last question
+    template = ('{% set asked = messages | selectattr("role", "equalto", "user") | list %}{% for m in messages %}'
+                '{{ "<|im_start|>" + m.role }}{% if m == asked[-1] and [m, [1]] == [asked[-1], [1.0]] %}{{ "last" }}'
+                '{% elif m == {"role": m.role, "content": m.content} %}{{ m.content }}{% endif %}'
+                '{% generation %}<|im_end|>{% endgeneration %}{% endfor %}')
+    chat = own["chats"][1]["messages"]
+    last = max(i for i, message in enumerate(chat) if message["role"] == "user")
+    check(template, "plain.jsonl", ids_of("qwen", "".join(
+        f"<|im_start|>{m['role']}{'last' if i == last else m['content']}<|im_end|>" for i, m in enumerate(chat))))
     for template, wanted in (("{% for i in range(9) %}", "there is no endfor"), ("{{ messages | nop }}", "'nop'"),
                              ("{{ messages[0].no.no }}", "undefined"), ("{{ raise_exception('no way') }}", "no way"),
                              ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"),
