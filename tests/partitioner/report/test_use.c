@@ -169,6 +169,7 @@ static void bound_of_two_replicas(const Costs *costs, const PlanRequest *request
     assert_true(use.bound_ns <= plan.simulated_step_ns);
     report_use_free(&use);
     plan_free(&plan);
+    diagnostics_free(&diagnostics);
 }
 
 /* Devices that hold all layers, but none of them with what crosses its cuts, and sums of gradients that are coded. */
