@@ -1,6 +1,7 @@
-/* Updates in a codec (base/codec.h), with what it leaves out kept for the next one: error feedback (Seide et al.,
- * "1-bit stochastic gradient descent", 2014; Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019). Whatever
- * the codec, all updates that were sent and what is left come to the sum of the true ones, but for float32's rounding.
+/* Updates in a codec (base/codec.h), as messages and as words of a sum. coded_row_make makes their rows; what it leaves
+ * out is kept for the next one (member/feedback.h): error feedback (Seide et al., "1-bit stochastic gradient descent",
+ * 2014; Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019). Whatever the codec, all updates that were sent
+ * and what is left come to the sum of the true ones, but for float32's rounding.
  *
  * As a message: the weight's words (aggregate/fixed_point.h), little-endian, then the bytes of one row of values; on
  * the wire, the row is as coded_row.h has it. */
