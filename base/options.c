@@ -87,6 +87,16 @@ static void text_list_push(TextList *list, Arena *arena, const char *text)
     list->items[list->count++] = text;
 }
 
+bool option_read_text(const OptionValue *value)
+{
+    void *field = (char *)value->values + value->option->offset;
+    if (value->option->repeated)
+        text_list_push(field, value->arena, value->text);
+    else
+        *(const char **)field = value->text;
+    return true;
+}
+
 static bool read_value(const OptionValue *value)
 {
     void *field = (char *)value->values + value->option->offset;
@@ -103,12 +113,7 @@ static bool read_value(const OptionValue *value)
     case OPTION_CHOICE: return read_choice(value, field);
     case OPTION_TEXT:
     case OPTION_FILE:
-    case OPTION_DIRECTORY:
-        if (value->option->repeated)
-            text_list_push(field, value->arena, value->text);
-        else
-            *(const char **)field = value->text;
-        return true;
+    case OPTION_DIRECTORY: return option_read_text(value);
     }
     bug("option kind %d", (int)value->option->kind);
 }

@@ -106,5 +106,6 @@ void options_print_wrapped(FILE *stream, const char *text, size_t indent);
 /* For readers. Each reports a malformed value and returns false. */
 bool option_refuse(const OptionValue *value, const char *wanted); /* wanted NULL: what the row says */
 bool option_read_integer(const OptionValue *value, void *field);
+bool option_read_text(const OptionValue *value); /* into the field, or at the end of its list */
 
 #endif

@@ -123,7 +123,7 @@ bool export_command(const Options *given, Diagnostics *diagnostics)
                           "give an output: -o TRAINED.onnx, --folder DIR, --gguf FILE or --adapter DIR");
     ok = ok && (given->gguf || !given->gguf_type ||
                 usage_error(diagnostics, "give --gguf FILE too", "--gguf-type is for --gguf"));
-    ok = ok && run_options_complete(&options, given, &settings, diagnostics) &&
+    ok = ok && run_options_complete(&options, given, &settings, NULL, diagnostics) &&
          (options.checkpoint ||
           usage_error(diagnostics, "skycc export --help lists the options",
                       "give the trained weights: skycc export MODEL.onnx CHECKPOINT, or skycc export RUN")) &&

@@ -597,7 +597,9 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
 {
     Settings settings = {.arena = {0}};
     Options completed, *options = &completed;
-    if (!run_options_complete(&completed, given, &settings, diagnostics)) return arena_free(&settings.arena), false;
+    if (!run_options_complete(&completed, given, &settings, "give a text with --text, a table with --data",
+                              diagnostics))
+        return arena_free(&settings.arena), false;
     Prediction prediction = {.options = options,
                              .run = given->model,
                              .measures = measures,

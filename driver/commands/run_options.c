@@ -37,13 +37,14 @@ static void note_inputs(Settings *settings, const char *run)
         nftw(run_file(&settings->arena, run, *part), note_input, 16, 0);
 }
 
-bool run_options_complete(Options *completed, const Options *options, Settings *settings, Diagnostics *diagnostics)
+bool run_options_complete(Options *completed, const Options *options, Settings *settings, const char *hint,
+                          Diagnostics *diagnostics)
 {
     const char *run = options->model;
     *completed = *options;
     if (!is_run(run)) return true;
     if (options->checkpoint)
-        return usage_error(diagnostics, NULL, "a run has its own checkpoints: leave out '%s'", options->checkpoint);
+        return usage_error(diagnostics, hint, "a run has its own checkpoints: leave out '%s'", options->checkpoint);
     if (!settings_read(settings, run, diagnostics) || !source_model_check(settings, false, diagnostics)) return false;
     note_inputs(settings, run);
     completed->model = run_file(&settings->arena, run, "model.onnx");

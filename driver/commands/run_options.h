@@ -5,8 +5,10 @@
 #include "driver/options/options.h"
 
 /* Where options->model is a run, `completed` gets its model, checkpoints, label names, columns and tokenizer, as far as
- * the user did not name others. Otherwise it is a copy. The settings own the strings; free their arena in any case. */
-bool run_options_complete(Options *completed, const Options *options, Settings *settings, Diagnostics *diagnostics);
+ * the user did not name others. Otherwise it is a copy. The settings own the strings; free their arena in any case.
+ * `hint` is for somebody who names a checkpoint too; NULL: none. */
+bool run_options_complete(Options *completed, const Options *options, Settings *settings, const char *hint,
+                          Diagnostics *diagnostics);
 /* Takes the run's own copy of the tokenizer, if there is one: the run may have been moved away from the original. */
 void run_find_tokenizer(Settings *settings, const char *run);
 

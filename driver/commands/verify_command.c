@@ -1,6 +1,8 @@
 /* skycc verify: checks a plan and the proof of its bound, independently of the solver. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "driver/commands/commands.h"
@@ -39,9 +41,10 @@ static void print_verdict(const Report *report, const Verified *verified)
     const Plan *plan = report->plan;
     char text[REPORT_TEXT], simulated[REPORT_TEXT];
     if (!plan->infeasible)
-        text_print(stdout, "the plan is as it says: step time %s (simulated), objective: %s %s, on %d devices\n",
+        text_print(stdout, "the plan is as it says: step time %s (simulated), objective: %s %s, on %d %s\n",
                    report_seconds(plan->simulated_step_ns, simulated), plan_objective_name(plan->objective),
-                   report_seconds(plan_value_ns(plan), text), plan->rank_count);
+                   report_seconds(plan_value_ns(plan), text), plan->rank_count,
+                   plan->rank_count == 1 ? "device" : "devices");
     print_certified(report, verified);
     if (plan->infeasible) return;
     if (plan->microbatches_gain != 0)
@@ -117,14 +120,28 @@ static bool verify_audits(const Options *options, const Plan *plan, const Costs 
     return ok;
 }
 
+/* compile writes costs.json next to plan.json. Another plan's costs are refused by their hash. */
+static const char *find_costs(const Options *options, Arena *arena, Diagnostics *diagnostics)
+{
+    if (options->costs) return options->costs;
+    const char *plan = options->plans[0], *name = strrchr(plan, '/');
+    const char *costs = arena_format(arena, "%.*scosts.json", name ? (int)(name + 1 - plan) : 0, plan);
+    if (access(costs, F_OK) == 0) return costs;
+    usage_error(diagnostics, "skycc verify --help lists the options", "no costs: --costs FILE is missing");
+    return NULL;
+}
+
 bool verify_command(const Options *options, Diagnostics *diagnostics)
 {
     Plan plan;
     Costs costs;
     Verified verified;
+    Arena arena = {0};
     const TextList *added = &options->plan.added;
-    if (!plan_read_verdict(&plan, options->plans[0], diagnostics)) return false;
-    bool ok = costs_read(&costs, options->costs, diagnostics);
+    const char *path = find_costs(options, &arena, diagnostics);
+    if (!path || !plan_read_verdict(&plan, options->plans[0], diagnostics)) return arena_free(&arena), false;
+    bool ok = costs_read(&costs, path, diagnostics);
+    arena_free(&arena);
     if (ok) {
         ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);

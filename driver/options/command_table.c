@@ -70,30 +70,31 @@ const CommandText command_texts[COMMAND_COUNT] = {
          "replicas."},
     [COMMAND_EXPLAIN] = {"explain",
                          "print a plan as text, compared with the trace of a run",
-                         {"skycc explain PLAN.json [--trace TRACE.json]"},
-                         "Prints a plan as text. With the trace of a run (DIR/train --trace FILE), it compares "
+                         {"skycc explain PLAN.json|RUN|DIR [--trace TRACE.json]"},
+                         "Prints a plan as text: a file, or that of a run of skycc finetune or of the programs that "
+                         "skycc compile made. With the trace of a run (DIR/train --trace FILE), it compares "
                          "measured times with planned ones.",
-                         {"skycc explain programs/plan.json", "skycc explain programs/plan.json --trace trace.json",
+                         {"skycc explain run", "skycc explain programs/plan.json --trace trace.json",
                           "skycc explain programs/plan.json --report svg"},
                          "A step lasts from the last update of the step before to its own last update. The first step "
                          "is left out if there are more, since it touches all memory for the first time."},
     [COMMAND_DIFF] =
         {"diff",
          "list what changed between two plans",
-         {"skycc diff OLD.json NEW.json [--fail-above SECONDS]"},
-         "Lists what differs between two plans: times, bound, moved layers, loads, memory, links, and what crosses "
-         "between regions. Exits with 0 also if they differ.",
-         {"skycc diff old/plan.json new/plan.json", "skycc diff old.json new.json --fail-above 1.5",
+         {"skycc diff OLD NEW [--fail-above SECONDS]"},
+         "Lists what differs between two plans (files, runs of skycc finetune, or programs of skycc compile): times, "
+         "bound, moved layers, loads, memory, links, and what crosses between regions. Exits with 0 also if they "
+         "differ.",
+         {"skycc diff old-run new-run", "skycc diff old.json new.json --fail-above 1.5",
           "skycc diff programs/plan.json without-edge-3.json"},
          NULL},
     [COMMAND_VERIFY] =
         {"verify",
          "check a plan and its proof, independently of the solver",
-         {"skycc verify PLAN.json --costs COSTS.json [--audit FILE]..."},
+         {"skycc verify PLAN.json|RUN|DIR [--costs COSTS.json] [--audit FILE]..."},
          "Recomputes every number of a plan from the costs, and checks the proof of its lower bound with "
          "exact integers. Exits with 1 and the reason if anything is not as the plan says.",
-         {"skycc verify programs/plan.json --costs programs/costs.json",
-          "skycc verify plan.json --costs costs.json --allow-unproven",
+         {"skycc verify programs", "skycc verify plan.json --costs costs.json --allow-unproven",
           "skycc verify plan.json --costs costs.json --audit lyon.json"},
          "It recomputes instruction lists and crossings too, and runs the schedule in the simulator. "
          "The certificate is that of the lower bound, or that no plan fits; no other allocator's result "
@@ -103,10 +104,10 @@ const CommandText command_texts[COMMAND_COUNT] = {
     [COMMAND_PLOT] =
         {"plot",
          "draw the losses of a run",
-         {"skycc plot LOG.csv... [-o LOSS.svg]"},
-         "Draws training and evaluation losses from the log of DIR/train --log FILE. Several logs make one picture, "
-         "with a line each.",
-         {"skycc plot run/log.csv -o loss.svg", "skycc plot a.csv b.csv -o both.svg",
+         {"skycc plot LOG.csv|RUN... [-o LOSS.svg]"},
+         "Draws training and evaluation losses from the log of DIR/train --log FILE, or of a run of skycc finetune. "
+         "Several logs make one picture, with a line each.",
+         {"skycc plot run -o loss.svg", "skycc plot a.csv b.csv -o both.svg",
           "skycc plot rounds.csv -o federation.svg"},
          "That line is the evaluation loss where all logs have one, else the training loss. From the log of skycc "
          "coordinate --log FILE it draws one line per site and one for the mean. The picture is one SVG file that "

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "driver/options/options.h"
@@ -230,3 +231,18 @@ bool read_holdout(const OptionValue *value)
     options->dataset.holdout = number;
     return true;
 }
+
+/* Where the value is a run of skycc finetune, or what skycc compile made, it stands for the file `name` in there. */
+static bool read_file_of(const OptionValue *value, const char *name)
+{
+    static const char *const places[] = {"%s/%s", "%s/programs/%s"};
+    OptionValue found = *value;
+    for (size_t i = 0; i < sizeof places / sizeof *places && found.text == value->text; i++) {
+        const char *file = arena_format(value->arena, places[i], value->text, name);
+        if (access(file, F_OK) == 0) found.text = file;
+    }
+    return option_read_text(&found);
+}
+
+bool read_plan_place(const OptionValue *value) { return read_file_of(value, "plan.json"); }
+bool read_log_place(const OptionValue *value) { return read_file_of(value, "log.csv"); }

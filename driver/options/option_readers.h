@@ -21,5 +21,7 @@ bool read_emit(const OptionValue *value);           /* one of the row's choices,
 bool read_head(const OptionValue *value);           /* one of HEAD_WORDS */
 bool read_init(const OptionValue *value);           /* none or normal:STD */
 bool read_holdout(const OptionValue *value);        /* P%, a share between 0 and 1, or a number of rows */
+bool read_plan_place(const OptionValue *value);     /* a plan, or a directory that has one */
+bool read_log_place(const OptionValue *value);      /* a log, or a directory that has one */
 
 #endif

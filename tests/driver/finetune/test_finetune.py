@@ -303,6 +303,9 @@ MISTAKES = {
     "a web page": (1, "is a web page", ["finetune", "model", "page.csv", "-o", "none"]),
     "two texts for one": (0, "learned from one text a row, not two",
                           ["predict", "run", "--text", "great", "--text2", "awful"]),
+    "a text without --text": (2, "give a text with --text, a table with --data", ["predict", "run", "great"]),
+    "a directory without a plan": (1, "name a file in it", ["explain", "model"]),
+    "a plan without costs": (2, "no costs: --costs FILE is missing", ["verify", "model/config.json"]),
     "curves as PNG": (2, "skycc plot writes SVG, not .png", ["plot", "run/log.csv", "-o", "curves.png"]),
     "a row without label": (1, "gap.csv:3: warning: has no label in column 'kind'; 9 of 27 rows",
                             ["finetune", "model", "gap.csv", "-o", "none"]),
@@ -335,6 +338,17 @@ MISTAKES = {
                                                    "run/model/vocab.txt", "--force"])}
 NO_HINT = {"a table that is not there", "dropout of 2", "a learning rate in words", "a warm-up of 200%",
            "replicas in words", "a metric that there is not"}
+
+
+def check_places():
+    """A run stands for its plan, the costs of that plan and its log."""
+    plan = "run/programs/plan.json"
+    for command in ("explain",), ("verify", "--costs", "run/programs/costs.json"), ("diff", plan):
+        whole = run(skycc, command[0], plan, *command[1:]).stdout
+        for place in "run", "run/programs":
+            require(whole and run(skycc, command[0], place, *command[1:]).stdout == whole, command, "of", place)
+    require(run(skycc, "verify", "run").stdout == run(skycc, "verify", plan).stdout != "", "verify without --costs")
+    require(run(skycc, "plot", "run").stdout == run(skycc, "plot", "run/log.csv").stdout != "", "plot of a run")
 
 
 def check_mistakes():
@@ -483,6 +497,7 @@ def main():
         check_resuming()
         check_seeds()
         check_mistakes()
+        check_places()
         check_lora()
         check_divergence()
         check_recipe()
