@@ -20,6 +20,9 @@ typedef struct Orderer {
     int64_t *arrival[2]; /* [direction][stage * microbatches + microbatch]: of the message to the stage; -1: not sent */
     int64_t *link_free[2]; /* [direction][link] */
     int64_t *clock;        /* [rank] */
+    int64_t *left[2];      /* [rank]: work that it has yet to do, all of it; and without weight gradients */
+    int64_t *tail[2];      /* [rank]: what follows after each of these at least */
+    int64_t most_ns;       /* longer orders are given up */
     Piece *next;           /* [rank] */
     int *winner;           /* a tournament among ranks: leaves at `leaves` + rank, the root at 1 */
     int leaves;
@@ -102,13 +105,47 @@ static void take(Orderer *o, int rank)
     Order *order = o->order;
     order->steps[rank][order->count[rank]++] = piece.step;
     int kind = piece.step.op == SKY_FORWARD ? FORWARD : piece.step.op == SKY_BACKWARD ? BACKWARD : WEIGHT;
-    o->clock[rank] = piece.start + (kind == FORWARD    ? s->forward_ns
-                                    : kind == BACKWARD ? plan_stage_backward(s)
-                                                       : plan_stage_weight_gradient(s));
+    int64_t takes = kind == FORWARD    ? s->forward_ns
+                    : kind == BACKWARD ? plan_stage_backward(s)
+                                       : plan_stage_weight_gradient(s);
+    o->clock[rank] = piece.start + takes;
+    o->left[0][rank] -= takes;
+    if (kind != WEIGHT) o->left[1][rank] -= takes;
     o->done[kind][stage]++;
     if (in_flight(o, stage) > order->in_flight[stage]) order->in_flight[stage] = in_flight(o, stage);
     if (kind != WEIGHT) send(o, stage, piece.step.microbatch, kind, o->clock[rank]);
     choose(o, rank);
+}
+
+/* After the last backward of a rank the gradient still has to get to the first stage; then there are updates. */
+static void fill_left(Orderer *o)
+{
+    const Plan *plan = o->plan;
+    int64_t *update = arena_new_array(&o->arena, int64_t, (size_t)plan->rank_count), back = 0;
+    for (int i = 0; i < 2; i++) {
+        o->left[i] = arena_new_array(&o->arena, int64_t, (size_t)plan->rank_count);
+        o->tail[i] = arena_new_array(&o->arena, int64_t, (size_t)plan->rank_count);
+    }
+    for (int k = 0; k < plan->stage_count; k++) update[plan->stages[k].rank] += plan_stage_update(&plan->stages[k]);
+    for (int k = 0; k < plan->stage_count; k++) {
+        const PlanStage *stage = &plan->stages[k];
+        int64_t backward = plan_stage_backward(stage);
+        if (plan->ranks[stage->rank].stages[0] == k) o->tail[1][stage->rank] = back + update[plan->stages[0].rank];
+        o->tail[0][stage->rank] = update[stage->rank];
+        o->left[1][stage->rank] += plan->microbatches * (stage->forward_ns + backward);
+        o->left[0][stage->rank] +=
+            plan->microbatches * (stage->forward_ns + backward + plan_stage_weight_gradient(stage));
+        if (k == plan->link_count) break;
+        const PlanLink *link = &plan->links[k];
+        back += backward + link->coding_ns[1][0] + link->transfer_ns[1] + link->latency_ns[1] + link->coding_ns[1][1];
+    }
+}
+
+static bool is_too_late(const Orderer *o, int rank)
+{
+    int64_t now = o->next[rank].start;
+    return now + o->left[0][rank] + o->tail[0][rank] > o->most_ns ||
+           (o->left[1][rank] > 0 && now + o->left[1][rank] + o->tail[1][rank] > o->most_ns);
 }
 
 static void open_orderer(Orderer *o)
@@ -150,16 +187,17 @@ static bool all_done(const Orderer *o)
     return true;
 }
 
-void order_follow(Order *order, const Plan *plan, const OrderRule *rule)
+void order_follow(Order *order, const Plan *plan, const OrderRule *rule, int64_t most_ns)
 {
-    Orderer o = {.plan = plan, .rule = rule, .order = order};
+    Orderer o = {.plan = plan, .rule = rule, .order = order, .most_ns = most_ns};
     open_orderer(&o);
+    fill_left(&o);
     order->rule = *rule;
     memset(order->count, 0, (size_t)plan->rank_count * sizeof *order->count);
     memset(order->in_flight, 0, (size_t)plan->stage_count * sizeof *order->in_flight);
     for (int r = 0; r < plan->rank_count; r++) choose(&o, r);
     /* The rank whose next piece starts first: nothing that is still to happen can change what it does then. */
-    while (o.next[o.winner[1]].start < INT64_MAX) take(&o, o.winner[1]);
+    for (int r = o.winner[1]; o.next[r].start < INT64_MAX && !is_too_late(&o, r); r = o.winner[1]) take(&o, r);
     order->step_ns = all_done(&o) ? 0 : INT64_MAX;
     for (int r = 0; r < plan->rank_count && order->step_ns < INT64_MAX; r++) {
         for (int k = 0; k < plan->ranks[r].stage_count; k++)

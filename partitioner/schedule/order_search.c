@@ -83,7 +83,7 @@ static bool try(OrderSearch *s, bool strict, bool forward_first)
 {
     const Plan *plan = s->plan;
     s->rule = (OrderRule){s->depth, strict, forward_first};
-    order_follow(&s->trial, plan, &s->rule);
+    order_follow(&s->trial, plan, &s->rule, s->best->step_ns);
     s->work -= 2 * (int64_t)plan->stage_count * plan->microbatches;
     if (s->trial.step_ns > s->best->step_ns ||
         (s->trial.step_ns == s->best->step_ns && total_in_flight(&s->trial, plan) >= total_in_flight(s->best, plan)))

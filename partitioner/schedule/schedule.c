@@ -137,7 +137,7 @@ static void search_schedule(Plan *plan, const Plan *typical, const Problem *prob
     order_create(&found, typical, arena);
     if (asked != PLAN_ZB) {
         plan->schedule = choose && plan->in_flight_limit == 0 ? PLAN_1F1B : PLAN_SEARCHED;
-        order_follow(order, typical, &(OrderRule){.depth = least, .strict = true});
+        order_follow(order, typical, &(OrderRule){.depth = least, .strict = true}, INT64_MAX);
         fill_most(typical, problem, least, most);
         order_search(&found, typical, least, most, arena);
         if (!choose || is_quicker(found.step_ns, order->step_ns)) {
@@ -173,11 +173,11 @@ static void build_schedule(Plan *plan, const Problem *problem, const Allocation 
     if (plan_schedule_traits(plan->schedule).is_searched)
         search_schedule(plan, &typical, problem, allocation, &order, least, &scratch);
     else
-        order_follow(&order, &typical, &(OrderRule){.depth = least, .strict = true});
+        order_follow(&order, &typical, &(OrderRule){.depth = least, .strict = true}, INT64_MAX);
     if (typical.microbatches < plan->microbatches) { /* the order found, for the longest step */
         OrderRule rule = order.rule;
         order_create(&order, plan, &scratch);
-        order_follow(&order, plan, &rule);
+        order_follow(&order, plan, &rule, INT64_MAX);
     }
     for (int k = 0; k < plan->stage_count; k++) {
         PlanStage *stage = &plan->stages[k];
