@@ -70,6 +70,23 @@ void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)
     free(given);
 }
 
+bool plan_deal_again(const Plan *plan, int *microbatches)
+{
+    int first = 0, last = 0;
+    for (int r = 1; r < plan->replica_count; r++) {
+        int64_t ends = plan->replicas[r].pipeline->simulated_step_ns;
+        if (ends < plan->replicas[first].pipeline->simulated_step_ns) first = r;
+        if (ends > plan->replicas[last].pipeline->simulated_step_ns) last = r;
+    }
+    const Plan *soon = plan->replicas[first].pipeline, *late = plan->replicas[last].pipeline;
+    int64_t both = larger(1, soon->period_ns + late->period_ns);
+    int64_t moved = (late->simulated_step_ns - soon->simulated_step_ns + both / 2) / both; /* to nearest */
+    if (moved >= microbatches[last]) moved = microbatches[last] - 1;
+    microbatches[first] += (int)moved;
+    microbatches[last] -= (int)moved;
+    return moved > 0;
+}
+
 /* ---- what pipelines are planned by ---- */
 
 /* Seconds a byte over the best link to a device of another group; 0: there is none, or links are free. */

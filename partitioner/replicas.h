@@ -45,6 +45,10 @@ int64_t replica_groups_bound_ns(const Costs *costs, const int *group_of, int cou
  * replicas. */
 void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt);
 
+/* Moves micro-batches [replica] of a joined plan from the replica that ends last in simulation to the one that ends
+ * first, so that they should end together. False: none. */
+bool plan_deal_again(const Plan *plan, int *microbatches);
+
 /* Fills the pipeline of a replica, whose ranges are known, from the stages, ranks, links and crossings of the plan. Its
  * other members are not touched. False: a stage has more micro-batches in flight than there are, or an instruction is
  * about one that the replica does not have. */

@@ -429,7 +429,7 @@ static bool make_plan(Planner *planner, Plan *plan)
     bool ok = check_found(planner, &problem, &candidates);
     if (ok) {
         Allocation chosen = candidates.allocation[planner->request->allocate];
-        if (planner->request->allocate == PLAN_OPTIMAL) {
+        if (planner->request->allocate == PLAN_OPTIMAL && !planner->request->rough) {
             chosen = allocation_create(&arena, &problem);
             if (!choose_fastest(planner, &problem, &candidates, &arena, &chosen, &limit))
                 limit_in_flight(planner, &problem, limit, &arena, &candidates);

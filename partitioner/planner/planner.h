@@ -19,6 +19,7 @@ typedef struct PlanRequest {
     bool quick;       /* an allocator that finds nothing that fits ends planning: nothing is searched for or proven */
     bool part;        /* one of several pipelines that are compared with others: their search is short */
     bool compared;    /* with other plans, by its step: nothing is proven, and the search is short */
+    bool rough;       /* with many others: the optimum of the objective is the plan */
     int microbatches; /* 0: those of the costs; PLAN_MICROBATCHES_AUTO: chosen as microbatches.h says */
     int replicas; /* pipelines that share a step, or PLAN_REPLICAS_AUTO; 0: the same, unasked. plan_make ignores it */
     int64_t rows; /* of a step; 0: not known */

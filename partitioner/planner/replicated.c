@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/integers.h"
+#include "partitioner/planner/replica_search.h"
 #include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
 #include "partitioner/schedule/replica_steps.h"
@@ -119,25 +120,6 @@ static bool make_dealt(Plan *plan, const Costs *costs, const PlanRequest *reques
 /* Whoever hurries has the likeliest number of groups simulated only, as the estimate groups them at once. */
 static bool is_hurried(const PlanRequest *request) { return request->quick || isfinite(request->time_limit_s); }
 
-/* Moves micro-batches from the replica that ends last in simulation to the one that ends first, so that they should end
- * together. False: none. */
-static bool deal_again(const Plan *plan, int *microbatches)
-{
-    int first = 0, last = 0;
-    for (int r = 1; r < plan->replica_count; r++) {
-        int64_t ends = plan->replicas[r].pipeline->simulated_step_ns;
-        if (ends < plan->replicas[first].pipeline->simulated_step_ns) first = r;
-        if (ends > plan->replicas[last].pipeline->simulated_step_ns) last = r;
-    }
-    const Plan *soon = plan->replicas[first].pipeline, *late = plan->replicas[last].pipeline;
-    int64_t both = larger(1, soon->period_ns + late->period_ns);
-    int64_t moved = (late->simulated_step_ns - soon->simulated_step_ns + both / 2) / both; /* to nearest */
-    if (moved >= microbatches[last]) moved = microbatches[last] - 1;
-    microbatches[first] += (int)moved;
-    microbatches[last] -= (int)moved;
-    return moved > 0;
-}
-
 /* Keeps one of both. */
 static void take_faster(Plan *plan, Plan *other)
 {
@@ -156,33 +138,17 @@ bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *reques
     again.microbatches = arena_copy(&arena, groups->microbatches, (size_t)groups->count * sizeof(int));
     bool made = make_dealt(plan, costs, request, groups, diagnostics);
     if (made && groups->count > 1 && !is_hurried(request) && !costs->rows.microbatch_kinds &&
-        deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said))
+        plan_deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said))
         take_faster(plan, &other);
     diagnostics_free(&said);
     arena_free(&arena);
     return made;
 }
 
-/* Whether pipelines of many devices, which are planned by the dozen, are searched for shortly, and the best anew. */
-static bool searches_shortly(const Costs *costs, const PlanRequest *request)
+/* Whether groups are searched for by simulation: of a few devices all are looked at. */
+static bool are_searched(const Costs *costs, const PlanRequest *request)
 {
-    return costs->device_count > GROUPS_TRY_ALL && !is_hurried(request);
-}
-
-/* The same groups again, each pipeline searched for as if it were the only one. */
-static void search_again(Plan *plan, const Costs *costs, const PlanRequest *request)
-{
-    Arena arena = {0};
-    Plan other;
-    Diagnostics said = {0};
-    ReplicaGroups groups = {.count = plan->replica_count};
-    groups.group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
-    groups.microbatches = arena_new_array(&arena, int, (size_t)groups.count);
-    replica_groups_of(plan, costs, groups.group_of);
-    for (int r = 0; r < groups.count; r++) groups.microbatches[r] = plan->replicas[r].microbatches;
-    if (make_dealt(&other, costs, request, &groups, &said)) take_faster(plan, &other);
-    diagnostics_free(&said);
-    arena_free(&arena);
+    return costs->device_count > GROUPS_TRY_ALL && !is_hurried(request) && request->pin_count == 0;
 }
 
 /* As if all steps had the most micro-batches. */
@@ -193,6 +159,22 @@ static ReplicaGroups choose_groups(const Costs *costs, const PlanRequest *reques
     whole.rows = (RowSamples){0};
     asked.quick = is_hurried(request);
     return replica_groups_choose(&whole, &asked, count, arena);
+}
+
+/* The plan of the groups or, where that is faster, of pipelines with the optimum of the objective: each pipeline is
+ * chosen as if it were the only one, and sums depend on all. */
+static bool make_searched(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
+                          Diagnostics *diagnostics)
+{
+    PlanRequest rough = *request;
+    Plan other;
+    Diagnostics said = {0};
+    rough.rough = true;
+    bool made = plan_make_grouped(plan, costs, request, groups, diagnostics);
+    if (made && plan->simulated_step_ns > groups->step_ns && make_dealt(&other, costs, &rough, groups, &said))
+        take_faster(plan, &other);
+    diagnostics_free(&said);
+    return made;
 }
 
 /* Keeps what was compared in the plan. */
@@ -212,22 +194,11 @@ static void record(Plan *plan, const ReplicaGroups *groups)
     }
 }
 
-enum { MOST_SIMULATED = 3 };
-
-/* Whether all numbers of groups are worth simulating, as there are few devices. */
-static bool are_few(const ReplicaGroups *groups)
-{
-    int devices = 0;
-    for (int i = 0; i < groups->best_count; i++)
-        if (groups->best[i].device_count > devices) devices = groups->best[i].device_count;
-    return devices <= GROUPS_TRY_ALL;
-}
-
 /* The likeliest number of groups that is worth simulating, after those tried; 0: there is none. The estimate
  * takes pipelines as filled, and sums as if they began at the end, so some look slower than others that they beat. */
 static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_count)
 {
-    int64_t most = groups->step_ns + groups->step_ns / (are_few(groups) ? 2 : 4);
+    int64_t most = groups->step_ns + groups->step_ns / 2;
     int count = 0;
     for (int i = 0; i < groups->best_count; i++) {
         const PlanGrouping *one = &groups->best[i];
@@ -238,6 +209,29 @@ static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_
         count = one->count;
     }
     return count;
+}
+
+enum { MOST_SIMULATED = 8 };
+
+/* The likely numbers of groups, or the one that is wanted: the fastest by simulation, and what local search makes of
+ * it. */
+static ReplicaGroups search_groups(const Costs *costs, const PlanRequest *request, int wanted,
+                                   const ReplicaGroups *compared, Arena *arena)
+{
+    Costs whole = *costs;
+    whole.rows = (RowSamples){0};
+    ReplicaSearch *search = replica_search_open(&whole, request, wanted);
+    int tried[MOST_SIMULATED], count = 0;
+    if (wanted) replica_search_offer(search, compared);
+    for (; !wanted && count < MOST_SIMULATED && (tried[count] = next_likely(compared, tried, count)) > 0; count++) {
+        ReplicaGroups groups =
+            tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], arena);
+        replica_search_offer(search, &groups);
+    }
+    replica_search_improve(search);
+    ReplicaGroups best = replica_search_best(search, arena);
+    replica_search_close(search);
+    return best;
 }
 
 typedef struct Fastest {
@@ -298,13 +292,12 @@ static void offer_without(Fastest *f, const ReplicaGroups *compared, int device)
     arena_free(&arena);
 }
 
-/* The fastest of several pipelines, by simulation. False: none was found. */
+/* The fastest of several pipelines of a few devices, by simulation. False: none was found. */
 static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *compared,
                          Diagnostics *diagnostics)
 {
     Fastest fastest = {.plan = plan, .costs = costs, .request = request, .diagnostics = diagnostics};
-    int tried[GROUPS_TRY_ALL], count = 0, most = are_few(compared) ? GROUPS_TRY_ALL : MOST_SIMULATED;
-    if (is_hurried(request)) most = 1;
+    int tried[GROUPS_TRY_ALL], count = 0, most = is_hurried(request) ? 1 : GROUPS_TRY_ALL;
     while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
         Arena arena = {0};
         ReplicaGroups groups =
@@ -313,11 +306,27 @@ static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *requ
         arena_free(&arena);
         count++;
     }
-    bool asks = count > 0 && are_few(compared) && !is_hurried(request) && !request->compared;
+    bool asks = count > 0 && !is_hurried(request) && !request->compared;
     for (int d = 0; d < costs->device_count && asks; d++)
         if (!plan_request_without(request, costs->devices[d].name) && !has_like(costs, d))
             offer_without(&fastest, compared, d);
     return fastest.found;
+}
+
+/* Whether one pipeline takes so much longer that it need not be searched for. */
+static bool is_far(const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups)
+{
+    enum { PART = 5 };
+    PlanRequest rough = *request;
+    Plan plan = {0};
+    Diagnostics ignored = {0};
+    rough.rough = rough.compared = true;
+    if (groups->count < 2) return false;
+    bool far =
+        !plan_make(&plan, costs, &rough, &ignored) || plan_chosen_ns(&plan) - groups->step_ns > groups->step_ns / PART;
+    plan_free(&plan);
+    diagnostics_free(&ignored);
+    return far;
 }
 
 /* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */
@@ -326,24 +335,27 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     enum { PERCENT = 3 };
     Arena arena = {0};
     Diagnostics single = {0}, several = {0};
-    ReplicaGroups compared = choose_groups(costs, request, 0, &arena);
+    ReplicaGroups compared = choose_groups(costs, request, 0, &arena), fastest = {0};
     PlanRequest share = *request;
     Plan other;
+    bool searched = are_searched(costs, request), open = request->microbatches == PLAN_MICROBATCHES_AUTO;
     if (next_likely(&compared, NULL, 0) > 0) share.time_limit_s /= 2;
-    bool found = plan_make(plan, costs, &share, &single);
-    if (request->microbatches == PLAN_MICROBATCHES_AUTO && found) {
+    if (searched && !open) fastest = search_groups(costs, request, 0, &compared, &arena);
+    bool skips = searched && !open && is_far(costs, request, &fastest);
+    bool found = !skips && plan_make(plan, costs, &share, &single);
+    if (open && found) {
         share.microbatches = plan->microbatches; /* for a step of as many rows */
         compared = choose_groups(costs, &share, 0, &arena);
+        if (searched) fastest = search_groups(costs, &share, 0, &compared, &arena);
     }
-    share.part |= searches_shortly(costs, request);
-    bool grouped = make_fastest(&other, costs, &share, &compared, &several);
-    share.part = request->part;
+    bool grouped = searched ? fastest.count > 1 && make_searched(&other, costs, &share, &fastest, &several)
+                            : make_fastest(&other, costs, &share, &compared, &several);
+    if (skips && !grouped) found = plan_make(plan, costs, &share, &single);
     bool better =
         grouped && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan) - plan_chosen_ns(plan) / 100 * PERCENT);
     if (better) {
         plan_free(plan);
         *plan = other;
-        if (searches_shortly(costs, request) && !request->compared) search_again(plan, costs, &share);
     } else if (grouped) {
         plan_free(&other);
     }
@@ -398,9 +410,11 @@ static bool make_several(Plan *plan, const Costs *costs, const PlanRequest *requ
         return diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE,
                                  "--replicas with a smaller number, or more micro-batches",
                                  "%d replicas cannot share %d micro-batch%s", count, total, total > 1 ? "es" : "");
-    ReplicaGroups groups = choose_groups(costs, request, count, &arena);
+    ReplicaGroups groups = choose_groups(costs, request, count, &arena), found = {0};
+    if (groups.count > 0 && are_searched(costs, request)) found = search_groups(costs, request, count, &groups, &arena);
     bool ok = groups.count > 0
-                  ? plan_make_grouped(plan, costs, request, &groups, diagnostics)
+                  ? (found.count > 0 ? make_searched(plan, costs, request, &found, diagnostics)
+                                     : plan_make_grouped(plan, costs, request, &groups, diagnostics))
                   : diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "try fewer replicas",
                                       "no %d groups of devices were found that each hold the model", count);
     if (ok) record(plan, &groups);
