@@ -185,9 +185,11 @@ void report_svg(const Report *report, Buffer *buffer)
     y = print_sentence(&body, "A full bar of load is the period, a full bar of memory the device's limit.", y);
     y = print_sentence(&body, report_bottleneck(plan, sentence), y);
     y = print_sentence(&body, report_replicas(report, sentence), y);
+    y = print_sentence(&body, report_speed(report, sentence), y);
     report_proof(report, sentence);
     *sentence = (char)toupper((unsigned char)*sentence);
     y = print_sentence(&body, sentence, y);
+    y = print_sentence(&body, report_unproven(plan, sentence), y);
     buffer_print(
         buffer,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "

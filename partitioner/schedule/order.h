@@ -35,8 +35,8 @@ typedef struct Order {
 /* `plan` needs stages, ranks, links and the number of micro-batches. A stage whose weight_gradient_ns is not 0 splits
  * its backward. The order is allocated in the arena. */
 void order_create(Order *order, const Plan *plan, Arena *arena);
-/* Fills an order made by order_create for the same plan. One that takes more than most_ns is given up as soon as that is
- * certain: step_ns is INT64_MAX then. */
+/* Fills an order made by order_create for the same plan. One that takes more than most_ns is given up as soon as that
+ * is certain: step_ns is INT64_MAX then. */
 void order_follow(Order *order, const Plan *plan, const OrderRule *rule, int64_t most_ns);
 
 /* Fills an order made by order_create with the quickest it finds that has at most most[stage] micro-batches in flight:

@@ -428,10 +428,14 @@ static void plans_are_drawn(void **state)
     assert_int_equal(strncmp(printed, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=", 48), 0);
     assert_printed("stage 0, layers 0\u20133</text>");
     assert_printed("0.98 KiB</text>");
+    assert_printed("In use: 100% of the devices");
     assert_printed("</svg>\n");
     assert_null(strstr(printed, "href"));
     must_run(SKYCC_PROGRAM " explain drawn.json --report svg");
     assert_printed("stage 0, layers 0\u20133</text>");
+    must_run("sed 's/\"bound_ns\":[0-9]*/\"bound_ns\":1000/' drawn.json >less.json");
+    must_run(SKYCC_PROGRAM " explain less.json --report svg");
+    assert_printed("rests on the solver");
     ASSERT_RAN(SKYCC("explain drawn.json --report svg --trace trace.json"), 2, "not what --trace measured");
     ASSERT_RAN(SKYCC("explain drawn.json --report html"), 2, "--report takes text or svg, not 'html'");
 }
