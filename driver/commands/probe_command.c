@@ -29,7 +29,9 @@ typedef struct Probe {
     const ClusterDevice *opencl; /* measured now; NULL: a processor is */
     PlanModelOptions plan;       /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
-    LayerTraffic traffic;  /* of the model in its present form */
+    StageCode *layers;     /* of the model in its present form, each built as a stage of its own; NULL: not yet */
+    int layer_count;
+    LayerTraffic traffic; /* of these */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
     double layer_s; /* after so long no further pass over a layer of an OpenCL device begins */
@@ -83,40 +85,42 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     return ok;
 }
 
-/* Times all layers with kernels that `known` lacks. */
-static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfile *pass, Diagnostics *diagnostics)
+static void open_layers(Probe *probe)
 {
     Graph *graph = &probe->planned.model.graph;
     StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
-    bool ok = true;
-    for (int layer = 0; ok && layer < graph->layer_count; layer++) {
-        StageCode code;
-        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
-        code.stage.slot_count = 1;
-        if (!stage_is_measured(known, &code.stage) && !stage_is_measured(pass, &code.stage)) {
-            if (probe->opencl)
-                text_print(stderr, "Device %s: layer %d of %d, whose kernels its driver compiles first\n",
-                           probe->opencl->name, layer + 1, graph->layer_count);
-            ok = measure_layer(probe, pass, &code, diagnostics);
-        }
-        stage_free(&code);
+    probe->layer_count = graph->layer_count;
+    probe->layers = memory_allocate((size_t)graph->layer_count * sizeof *probe->layers);
+    probe->traffic = (LayerTraffic){0};
+    for (int layer = 0; layer < graph->layer_count; layer++) {
+        StageCode *code = &probe->layers[layer];
+        stage_build_indexed(code, index, layer, layer, STAGE_PLAIN);
+        layer_traffic_add(&probe->traffic, &code->stage);
+        code->stage.slot_count = 1;
     }
     stage_index_free(index);
-    return ok;
 }
 
-static LayerTraffic traffic_of_layers(TrainingModel *model)
+static void close_layers(Probe *probe)
 {
-    LayerTraffic traffic = {0};
-    StageIndex *index = stage_index_create(&model->graph, model->precision);
-    for (int layer = 0; layer < model->graph.layer_count; layer++) {
-        StageCode code;
-        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
-        layer_traffic_add(&traffic, &code.stage);
-        stage_free(&code);
+    for (int layer = 0; layer < probe->layer_count; layer++) stage_free(&probe->layers[layer]);
+    free(probe->layers);
+    probe->layers = NULL;
+    probe->layer_count = 0;
+}
+
+/* Times all layers with kernels that `known` lacks. */
+static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfile *pass, Diagnostics *diagnostics)
+{
+    for (int layer = 0; layer < probe->layer_count; layer++) {
+        const StageCode *code = &probe->layers[layer];
+        if (stage_is_measured(known, &code->stage) || stage_is_measured(pass, &code->stage)) continue;
+        if (probe->opencl)
+            text_print(stderr, "Device %s: layer %d of %d, whose kernels its driver compiles first\n",
+                       probe->opencl->name, layer + 1, probe->layer_count);
+        if (!measure_layer(probe, pass, code, diagnostics)) return false;
     }
-    stage_index_free(index);
-    return traffic;
+    return true;
 }
 
 /* Times all layers, and so all kernels that a plan may use. */
@@ -125,9 +129,8 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     /* No pass of any form but the first begins later, or, of small models, after so many times what is measured. */
     static const double budget_s = 15, most_times = 250;
     MeasurePasses made = {0};
-    probe->traffic = traffic_of_layers(&probe->planned.model);
     double begun = monotonic_seconds(), share_s = budget_s / (probe->probed_count ? probe->probed_count : 1);
-    probe->layer_s = share_s / probe->planned.model.graph.layer_count;
+    probe->layer_s = share_s / probe->layer_count;
     do {
         MachineProfile pass = {.threads = machine->threads};
         if (!measure_pass(probe, machine, &pass, diagnostics)) return false;
@@ -139,18 +142,22 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     return true;
 }
 
-static void list_works(Probe *probe, StageWorks *works)
+/* Makes the form with so many micro-batches if it can be made, lists what its layers do, and measures it if asked to. */
+static bool measure_form(Probe *probe, MachineProfile *machine, ProbedForm *form, bool measures,
+                         Diagnostics *diagnostics)
 {
-    Graph *graph = &probe->planned.model.graph;
-    StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
-    *works = (StageWorks){0};
-    for (int layer = 0; layer < graph->layer_count; layer++) {
-        StageCode code;
-        stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
-        stage_works_append(works, &code.stage);
-        stage_free(&code);
-    }
-    stage_index_free(index);
+    Diagnostics ignored = {0};
+    bool made = microbatch_form_make(&probe->forms, form->microbatches, &ignored);
+    diagnostics_free(&ignored);
+    if (!made) return true;
+    free(form->works.hash);
+    form->works = (StageWorks){0};
+    open_layers(probe);
+    for (int layer = 0; layer < probe->layer_count; layer++)
+        stage_works_append(&form->works, &probe->layers[layer].stage);
+    bool ok = !measures || measure_layers(probe, machine, diagnostics);
+    close_layers(probe);
+    return ok;
 }
 
 /* Whether planning may choose so many micro-batches: not those that it found too large. Of packings, which have nothing
@@ -190,29 +197,24 @@ static bool list_forms(Probe *probe, Diagnostics *diagnostics)
 /* One form after the other; then those that lie between two that were measured, if their kernels are alike. */
 static bool measure_forms(Probe *probe, MachineProfile *machine, Diagnostics *diagnostics)
 {
-    if (!probe->probed_count) return measure_layers(probe, machine, diagnostics);
     ProbedForm *probed = probe->probed;
     double rows = (double)probe->forms.rows;
-    for (int i = 0; i < probe->probed_count; i++) {
-        Diagnostics ignored = {0};
-        bool ok = microbatch_form_make(&probe->forms, probed[i].microbatches, &ignored);
-        diagnostics_free(&ignored);
-        if (!ok) continue;
-        free(probed[i].works.hash);
-        list_works(probe, &probed[i].works);
-        if (probed[i].measured && !measure_layers(probe, machine, diagnostics)) return false;
+    if (!probe->probed_count) {
+        open_layers(probe);
+        bool ok = measure_layers(probe, machine, diagnostics);
+        close_layers(probe);
+        return ok;
     }
+    for (int i = 0; i < probe->probed_count; i++)
+        if (!measure_form(probe, machine, &probed[i], probed[i].measured, diagnostics)) return false;
     for (int i = 1; i + 1 < probe->probed_count; i++) {
-        const ProbedForm *form = &probed[i], *fewer = form - 1, *more = form + 1;
+        ProbedForm *form = &probed[i];
+        const ProbedForm *fewer = form - 1, *more = form + 1;
         if (form->measured ||
             stage_works_interpolate(machine, &probe->profile.arena, &form->works, rows / form->microbatches,
                                     &fewer->works, rows / fewer->microbatches, &more->works, rows / more->microbatches))
             continue;
-        Diagnostics ignored = {0};
-        bool ok = !microbatch_form_make(&probe->forms, form->microbatches, &ignored) ||
-                  measure_layers(probe, machine, diagnostics);
-        diagnostics_free(&ignored);
-        if (!ok) return false;
+        if (!measure_form(probe, machine, form, true, diagnostics)) return false;
     }
     return true;
 }
