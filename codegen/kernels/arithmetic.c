@@ -53,9 +53,20 @@ static Ir narrow_bf16(Emit *emit, Ir value)
 
 Ir arithmetic_round_bf16(Emit *emit, Ir value) { return arithmetic_widen(emit, DTYPE_BF16, narrow_bf16(emit, value)); }
 
+/* By the processor's instruction, to which subnormal numbers are 0; NULL: it has none for as many lanes. */
+static Ir narrow_bf16_at_once(Emit *emit, Ir value)
+{
+    enum { LANES = 16 };
+    if (emit->target->bf16 == BF16_NONE || emit_lanes(value) != LANES) return NULL;
+    Ir halves = emit_intrinsic(emit, "llvm.x86.avx512bf16.cvtneps2bf16.512", NULL, 0, &value, 1);
+    return emit_bitcast(emit, halves, emit->i16);
+}
+
 Ir arithmetic_narrow(Emit *emit, DType dtype, Ir value)
 {
     LLVMBuilderRef builder = emit->builder;
+    Ir at_once = dtype == DTYPE_BF16 ? narrow_bf16_at_once(emit, value) : NULL;
+    if (at_once) return at_once;
     switch (dtype) {
     case DTYPE_F32:
     case DTYPE_F64:

@@ -35,8 +35,8 @@ typedef enum KernelOp {
                       `operand`, is below c (registers of type I64; c in 0 ... RANDOM_ELEMENT_RANGE - 1). That operand
                       is not accessed, it only says by its strides where the element stands */
     /* Effects; no result. */
-    KERNEL_STORE, /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping);
-                     at plus register b elements if b is set */
+    KERNEL_STORE, /* register a into `operand`, converted to its dtype (to integers as KERNEL_CONVERT, then wrapping; a
+                     subnormal float32 may become a bf16 of 0); at plus register b elements if b is set */
     KERNEL_STORE_ADD, /* operand += register a; plus register b elements if b is set. With b set, inner iterations may
                          hit the same element: they add in ascending order of the inner index */
     /* Codings (base/codec_rows.h): effects that take the whole inner axis, of stride 1 in `operand`, a float32 tensor,
