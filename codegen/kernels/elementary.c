@@ -66,6 +66,11 @@ static Ir exp_bounded(Emit *emit, Ir x)
     return LLVMBuildFMul(emit->builder, value, power_of_two(emit, n), "");
 }
 
+/* Of which exp rounds to 0. */
+static const double VANISHING = -104;
+
+Ir math_exp_remains(Emit *emit, Ir x) { return compare(emit, LLVMRealUGT, x, VANISHING); }
+
 /* AVX-512 scales by powers of two in one instruction, to subnormal numbers and infinity too. */
 static bool has_scaling(const Emit *emit, Ir x)
 {
@@ -80,7 +85,7 @@ static Ir bounded_by(Emit *emit, const char *extremum, Ir x, double bound)
 
 static Ir exp_with_scaling(Emit *emit, Ir x)
 {
-    x = bounded_by(emit, "llvm.x86.avx512.max.ps.512", x, -104.0);
+    x = bounded_by(emit, "llvm.x86.avx512.max.ps.512", x, VANISHING);
     x = bounded_by(emit, "llvm.x86.avx512.min.ps.512", x, 89.0);
     Ir n, rounded, value = reduced_exp(emit, x, &n, &rounded);
     Ir arguments[] = {value, rounded, x, LLVMConstAllOnes(emit->i16), emit_i32(emit, 4)};
@@ -94,7 +99,7 @@ static Ir exp_f32(Emit *emit, Ir x)
     LLVMBuilderRef builder = emit->builder;
     /* The comparisons are false for NaN, which passes through. */
     Ir clamped = emit_select(emit, compare(emit, LLVMRealOGT, x, 89.0), emit_float_like(emit, x, 89.0), x);
-    clamped = emit_select(emit, compare(emit, LLVMRealOLT, x, -104.0), emit_float_like(emit, x, -104.0), clamped);
+    clamped = emit_select(emit, compare(emit, LLVMRealOLT, x, VANISHING), emit_float_like(emit, x, VANISHING), clamped);
     Ir n, rounded, value = reduced_exp(emit, clamped, &n, &rounded);
     Ir half = emit_ashr(emit, n, emit_integer_like(emit, n, 1));
     Ir rest = emit_sub(emit, n, half);

@@ -17,11 +17,12 @@
 
 #include "codegen/kernels/emit.h"
 
-Ir math_exp(Emit *emit, Ir x);     /* 1.04 ulp */
-Ir math_log(Emit *emit, Ir x);     /* 0.82 */
-Ir math_erf(Emit *emit, Ir x);     /* 2.76 */
-Ir math_tanh(Emit *emit, Ir x);    /* 1.33 */
-Ir math_sigmoid(Emit *emit, Ir x); /* 2.40 */
+Ir math_exp(Emit *emit, Ir x);         /* 1.04 ulp */
+Ir math_exp_remains(Emit *emit, Ir x); /* of float32, whether exp is not 0, or may not be */
+Ir math_log(Emit *emit, Ir x);         /* 0.82 */
+Ir math_erf(Emit *emit, Ir x);         /* 2.76 */
+Ir math_tanh(Emit *emit, Ir x);        /* 1.33 */
+Ir math_sigmoid(Emit *emit, Ir x);     /* 2.40 */
 
 Ir math_normal_below(Emit *emit, Ir x);   /* of a standard normal variable: to 1.2e-7; 0 below -5.3 */
 Ir math_normal_density(Emit *emit, Ir x); /* likewise to 1e-7; 0 where |x| > 13 */

@@ -75,6 +75,16 @@ static void choose_a(GemmPlan *plan, const Kernel *kernel)
                       (plan->columns >= GEMM_LEAST_SIDE_REORDERED || plan->rows >= GEMM_LEAST_SIDE_REORDERED);
 }
 
+/* A tile's rows are neighbours in a vector, or each has k in vectors of its own: wide enough ones. */
+static void choose_skipping(GemmPlan *plan, const Kernel *kernel, const Target *target)
+{
+    const KernelOperand *a = &kernel->operands[plan->match.a];
+    bool columns = stride_of(kernel, plan->match.a, plan->match.row_axis) == 1;
+    plan->skips_zeros = a->often_zero && a->dtype == DTYPE_F32 && plan->type == DTYPE_F32 && !plan->reorder_a &&
+                        target->vector_bytes >= 32 && plan->depth % GEMM_ZERO_STEP == 0 &&
+                        plan->depth <= plan->depth_block && (columns || a->stride[kernel->axis_count - 1] == 1);
+}
+
 static void choose_depth(GemmPlan *plan, bool by_columns, int64_t multiple)
 {
     int64_t most = plan->reorder_a           ? GEMM_MOST_DEPTH_REORDERED
@@ -143,6 +153,7 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     choose_a(plan, kernel);
     choose_depth(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1,
                  dtype_in_blocks(kernel->operands[plan->match.b].dtype) ? DTYPE_BLOCK : 8);
+    choose_skipping(plan, kernel, target);
     choose_units(plan, kernel);
     plan->reorders_b_in_tile = tile_can_reorder_b(plan, kernel);
     size_t size = dtype_size(plan->type), width = (size_t)(plan->vectors * plan->lanes);

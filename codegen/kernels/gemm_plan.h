@@ -21,6 +21,7 @@ typedef struct GemmPlan {
     GemmB b;
     bool rounds_a, rounds_b; /* to bf16, where they are not already */
     bool reorders_b_in_tile; /* COPIED: the first tile of a panel does, and nobody waits for it */
+    bool skips_zeros;        /* of A, at both ends of a tile's k (zero_range.h) */
     bool reorder_a;          /* into tiles: where consecutive k would walk through too many cache lines */
     int64_t depth_block;     /* of k; the last block may be shorter */
     int64_t panel_columns;   /* vectors * lanes */

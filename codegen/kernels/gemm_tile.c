@@ -4,6 +4,7 @@
 #include "codegen/kernels/emit_blocks.h"
 #include "codegen/kernels/body_emit.h"
 #include "codegen/kernels/kernel_sizes.h"
+#include "codegen/kernels/zero_range.h"
 
 enum {
     UNROLL = 8,              /* of k */
@@ -291,6 +292,25 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir reordered, Ir k)
     }
 }
 
+/* The k that are multiplied: all, unless they begin or end with zeros. A tile that reorders B needs all of that. */
+static void find_range(Tile *tile, Ir a, int64_t whole, Ir *first, Ir *end)
+{
+    Emit *emit = tile->emit;
+    *first = emit_i64(emit, 0);
+    *end = emit_i64(emit, whole);
+    bool columns = tile->a_depth != 1;
+    int lanes = tile->plan->lanes;
+    if (!tile->plan->skips_zeros || tile->reorders || (columns && tile->rows > lanes)) return;
+    ZeroRange range = {.integer = emit->i32,
+                       .lanes = lanes,
+                       .pieces = columns ? UNROLL : tile->rows,
+                       .mask = columns && tile->rows < lanes ? emit_lane_mask(emit, tile->rows, lanes) : NULL,
+                       .step = columns ? UNROLL : lanes,
+                       .k_bytes = tile->a_depth * (int64_t)sizeof(float),
+                       .piece_bytes = (columns ? tile->a_depth : tile->a_row) * (int64_t)sizeof(float)};
+    zero_range_emit(emit, &range, a, emit_i64(emit, whole), first, end);
+}
+
 static void multiply(Tile *tile)
 {
     Emit *emit = tile->emit;
@@ -306,7 +326,9 @@ static void multiply(Tile *tile)
     body_set_base(&tile->body);
     if (whole) {
         EmitLoop loop;
-        emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), UNROLL, count, tile->sum);
+        Ir first, end;
+        find_range(tile, a, whole, &first, &end);
+        emit_loop_begin(emit, &loop, first, end, UNROLL, count, tile->sum);
         for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
         multiply_unrolled(tile, a, b, reordered, loop.index);
         emit_loop_end(emit, &loop, tile->sum);

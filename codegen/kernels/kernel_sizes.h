@@ -22,6 +22,7 @@ enum {
     GEMM_DIRECT_ROWS = 256,         /* as few rows read a panel of B in place, if it stays in the nearest cache */
     GEMM_DIRECT_TILES = 4,          /* and whatever its size if there are no more tiles to use it */
     GEMM_LEAST_ROWS_BY_COLUMNS = 4, /* fewer, of a B that lies along k, are sums of a loop kernel */
+    GEMM_ZERO_STEP = 16,            /* of k: it is a multiple where zeros are looked for and left out */
     GEMM_DIRECT_EPILOGUE = 4        /* instructions of an epilogue that is unrolled over the tile in registers */
 };
 
@@ -48,7 +49,8 @@ enum {
     PAIR_MOST_A_BYTES = 4 << 20, /* reordered rows of a unit: they stay in the last cache */
     PAIR_LEAST_ROWS = 384,       /* of a unit, even if they take more */
     PAIR_LEAST_PANELS = 6,       /* of a unit: several threads reorder A for so many */
-    PAIR_WANTED_UNITS = 4
+    PAIR_WANTED_UNITS = 4,
+    PAIR_ZERO_STEP = 16 /* of k: zeros are looked for, and left out, in such steps */
 };
 
 /* Loops (loop_plan.c). */

@@ -1,5 +1,8 @@
 /* Emission of loop kernels as planned. */
+#include <string.h>
+
 #include "codegen/kernels/body_emit.h"
+#include "codegen/kernels/elementary.h"
 #include "codegen/kernels/loop.h"
 #include "codegen/kernels/loop_columns.h"
 
@@ -153,10 +156,70 @@ static void prefetch_later(LoopEmitter *loop, const KernelPhase *phase, Ir index
     }
 }
 
-static void emit_instructions(LoopEmitter *loop, const KernelPhase *phase)
+/* Of a softmax whose shares often are 0: whether r is the exponential, of which they are made. */
+static bool often_vanishes(const LoopEmitter *loop, Register r)
 {
-    for (int r = phase->first; r < phase->first + phase->count; r++) {
+    const KernelInstruction *power = kernel_instruction(loop->kernel, r), *store = power + 1;
+    return power->op == KERNEL_EXP && power->type == DTYPE_F32 && r < loop->kernel->instruction_count &&
+           inner_is_vectorised(loop) && store->op == KERNEL_STORE && store->a == r &&
+           loop->kernel->operands[store->operand].often_zero;
+}
+
+/* Whether any power of the block is not 0. */
+static Ir any_remains(LoopEmitter *loop, Register r)
+{
+    Emit *emit = loop->emit;
+    Ir any = NULL;
+    for (int copy = 0; copy < body_copies(&loop->body, r); copy++) {
+        Ir exponent = body_value(&loop->body, kernel_instruction(loop->kernel, r)->a, copy, true);
+        Ir remains = math_exp_remains(emit, exponent);
+        any = any ? emit_or(emit, any, remains) : remains;
+    }
+    LLVMTypeRef set = LLVMIntTypeInContext(emit->context, (unsigned)emit_lanes(any));
+    any = LLVMBuildBitCast(emit->builder, any, set, "");
+    return emit_compare(emit, LLVMIntNE, any, LLVMConstNull(set));
+}
+
+static void emit_from(LoopEmitter *loop, const KernelPhase *phase, int first);
+
+/* The exponential and what follows it in the phase, and where all powers are 0 what follows alone. */
+static void emit_remaining(LoopEmitter *loop, const KernelPhase *phase, Register r)
+{
+    Emit *emit = loop->emit;
+    Body *body = &loop->body;
+    int count = loop->accumulator_count;
+    Ir sums[2][EMIT_MAX_CARRIED];
+    LLVMBasicBlockRef from[2];
+    EmitIf branch;
+    memcpy(sums[1], loop->accumulator, (size_t)count * sizeof sums[1][0]);
+    emit_if(emit, &branch, any_remains(loop, r));
+    body_emit(body, r);
+    emit_from(loop, phase, r + 1);
+    memcpy(sums[0], loop->accumulator, (size_t)count * sizeof sums[0][0]);
+    from[0] = LLVMGetInsertBlock(emit->builder);
+    emit_else(emit, &branch);
+    memcpy(loop->accumulator, sums[1], (size_t)count * sizeof sums[1][0]);
+    for (int copy = 0; copy < body_copies(body, r); copy++)
+        body->value[r][copy] = LLVMConstNull(LLVMTypeOf(body->value[r][copy]));
+    emit_from(loop, phase, r + 1);
+    memcpy(sums[1], loop->accumulator, (size_t)count * sizeof sums[1][0]);
+    from[1] = LLVMGetInsertBlock(emit->builder);
+    emit_end_if(emit, &branch);
+    for (int i = 0; i < count; i++) {
+        loop->accumulator[i] = LLVMBuildPhi(emit->builder, LLVMTypeOf(sums[0][i]), "");
+        LLVMAddIncoming(loop->accumulator[i], (Ir[]){sums[0][i], sums[1][i]}, from, 2);
+    }
+}
+
+/* The phase's instructions from `first` on. */
+static void emit_from(LoopEmitter *loop, const KernelPhase *phase, int first)
+{
+    for (int r = first; r < phase->first + phase->count; r++) {
         if (loop->hoisted[r]) continue;
+        if (often_vanishes(loop, (Register)r)) {
+            emit_remaining(loop, phase, (Register)r);
+            return;
+        }
         if (kernel_op_is_reduction(kernel_instruction(loop->kernel, (Register)r)->op)) {
             accumulate(loop, (Register)r);
         } else {
@@ -176,15 +239,15 @@ static void emit_block(LoopEmitter *loop, const KernelPhase *phase, Ir index)
     for (int copy = 0; copy < body->copies; copy++) whole &= !body->mask[copy];
     Ir not_zero = body->spares_stores && whole ? body_any_not_zero(body, phase) : NULL;
     if (!not_zero) {
-        emit_instructions(loop, phase);
+        emit_from(loop, phase, phase->first);
         return;
     }
     EmitIf branch;
     emit_if(loop->emit, &branch, not_zero);
-    emit_instructions(loop, phase);
+    emit_from(loop, phase, phase->first);
     emit_else(loop->emit, &branch);
     body->are_zero = true;
-    emit_instructions(loop, phase);
+    emit_from(loop, phase, phase->first);
     body->are_zero = false;
     emit_end_if(loop->emit, &branch);
 }

@@ -16,6 +16,7 @@ typedef struct PairPlan {
     int64_t depth_block;  /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
     bool a_in_place;      /* memory has the rows of A as reordering would leave them */
     int64_t row_pitch;    /* bytes from one of them to the next */
+    bool skips_zeros;     /* of A, at both ends of a tile's k (zero_range.h) */
     int64_t unit_rows;    /* a multiple of the tile's */
     int64_t unit_columns; /* a multiple of the panel's */
     size_t a_bytes;       /* of the thread's scratch: reordered A, if it is, */

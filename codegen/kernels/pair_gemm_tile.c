@@ -4,6 +4,7 @@
 #include "codegen/kernels/kernel_sizes.h"
 #include "codegen/kernels/pair_gemm_tile.h"
 #include "codegen/kernels/tile_epilogue.h"
+#include "codegen/kernels/zero_range.h"
 
 enum {
     UNROLL = 4, /* pairs of k */
@@ -164,14 +165,31 @@ static void multiply_pair(PairPanel *panel, Ir a, Ir b, Ir *sum)
     }
 }
 
+/* The pairs of k that are multiplied: all, unless they begin or end with zeros. */
+static void find_range(PairPanel *panel, Ir *first, Ir *end)
+{
+    Emit *emit = panel->emit;
+    *first = emit_i64(emit, 0);
+    *end = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_PAIRS);
+    if (!panel->plan->skips_zeros) return;
+    ZeroRange range = {.integer = emit->i32,
+                       .lanes = PAIR_ZERO_STEP / 2,
+                       .pieces = panel->rows,
+                       .step = PAIR_ZERO_STEP / 2,
+                       .k_bytes = PAIR_BYTES,
+                       .piece_bytes = panel->plan->row_pitch};
+    zero_range_emit(emit, &range, panel->a, *end, first, end);
+}
+
 static void multiply(PairPanel *panel, Ir *sum)
 {
     Emit *emit = panel->emit;
     int count = panel->rows * panel->vectors;
     int64_t line = panel->plan->vectors * BLOCK_LINE_BYTES;
     EmitLoop loop;
-    Ir end = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_PAIRS);
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), end, UNROLL, count, sum);
+    Ir first, end;
+    find_range(panel, &first, &end);
+    emit_loop_begin(emit, &loop, first, end, UNROLL, count, sum);
     for (int i = 0; i < count; i++) sum[i] = loop.carried[i];
     Ir bytes = emit_mul(emit, loop.index, PAIR_BYTES), a = bytes_after(panel, panel->a, bytes);
     Ir b = bytes_after(panel, parameter(panel, PAIR_B), emit_mul(emit, loop.index, line));

@@ -1,6 +1,7 @@
 /* Matrix products as numpy.matmul defines them. */
 #include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
+#include "graph/ops/masked.h"
 #include "graph/ops/operator.h"
 
 enum { MAX_BATCH_AXES = KERNEL_MAX_AXES - 3 };
@@ -143,9 +144,13 @@ void lower_matmul(Lowering *lowering, const Node *node)
         step *= extent[i];
     }
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, k + 1, extent);
-    Register x = kernel_load(kernel, lower_operand(lowering, &left, a_stride));
-    Register y = kernel_load(kernel, lower_operand(lowering, &right, b_stride));
-    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, x, y));
+    Register factor[2];
+    for (int i = 0; i < 2; i++) {
+        int operand = lower_operand(lowering, i ? &right : &left, i ? b_stride : a_stride);
+        kernel->operands[operand].often_zero = value_is_often_zero(lowering->graph, node->inputs[i]);
+        factor[i] = kernel_load(kernel, operand);
+    }
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, factor[0], factor[1]));
     kernel_begin_phase(kernel, false);
     kernel_store(kernel, lower_operand(lowering, &output, c_stride), sum);
     lower_end(lowering);

@@ -4,6 +4,7 @@
 
 #include "graph/ops/add_node.h"
 #include "graph/ops/lower.h"
+#include "graph/ops/masked.h"
 #include "graph/ops/operator.h"
 
 bool infer_rows(InferContext *context)
@@ -70,6 +71,7 @@ void lower_softmax(Lowering *lowering, const Node *node)
 {
     Rows rows = begin_rows(lowering, node);
     Register maximum, power = begin_exponentials(&rows, &maximum);
+    rows.kernel->operands[rows.output].often_zero = value_is_often_zero(lowering->graph, node->outputs[0]);
     kernel_store(rows.kernel, rows.output, power);
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, power);
     kernel_begin_phase(rows.kernel, false);

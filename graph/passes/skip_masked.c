@@ -8,8 +8,8 @@
  * Comes after the layers, which know attention by how many products it has. */
 #include <stdlib.h>
 
-#include "base/dtype.h"
 #include "graph/ops/add_node.h"
+#include "graph/ops/masked.h"
 #include "graph/ops/operator.h"
 #include "graph/passes/passes.h"
 
@@ -17,7 +17,6 @@ enum {
     PART_ROWS = 128, /* of queries: enough for products to run at full speed */
     MOST_STEPS = 12  /* between the product and the softmax */
 };
-#define MASKED (-1e30)    /* at most what masked scores are replaced with */
 #define WORTHWHILE 0.8125 /* of all scores, at most so many are computed then */
 
 /* The way from the product of queries and keys to that of probabilities and values. */
@@ -46,20 +45,11 @@ static int64_t dimension(const Graph *graph, ValueId value, int from_end)
     return shape->rank >= from_end ? shape->dim[shape->rank - from_end] : 1;
 }
 
-/* Whether the node replaces scores by next to nothing. */
-static bool hides(const Graph *graph, const Node *node)
-{
-    if (node->op != OP_Where) return false;
-    const Value *hidden = graph_value(graph, node->inputs[2]);
-    return hidden->role == ROLE_CONSTANT && shape_elements(&hidden->shape) == 1 &&
-           element_as_double(hidden->dtype, hidden->data, 0) <= MASKED;
-}
-
 /* [row][key] of what a constant hides; NULL: nothing. */
 static const bool *constant_mask(const Graph *graph, const Node *node, int64_t size)
 {
     const Value *condition = graph_value(graph, node->inputs[0]);
-    bool is_mask = hides(graph, node) && condition->role == ROLE_CONSTANT &&
+    bool is_mask = node_hides(graph, node) && condition->role == ROLE_CONSTANT &&
                    dimension(graph, node->inputs[0], 1) == size && shape_elements(&condition->shape) == size * size;
     return is_mask ? condition->data : NULL;
 }
@@ -129,7 +119,8 @@ static bool find_attention(const Skipping *skipping, const Node *context, Attent
         attention->steps[attention->step_count++] = producer;
         if (!attention->visible) attention->visible = constant_mask(graph, node, size);
         /* Whatever else stands below the mask leaves hidden what is hidden. */
-        if (!attention->visible && node->op != OP_Softmax && node->op != OP_Add && !hides(graph, node)) return false;
+        if (!attention->visible && node->op != OP_Softmax && node->op != OP_Add && !node_hides(graph, node))
+            return false;
         value = node->op == OP_Softmax ? node->inputs[0] : main_input(graph, node);
     }
 }

@@ -1,4 +1,5 @@
 /* Compiled matrix products against the interpreter. */
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -295,13 +296,79 @@ static void test_infinite_factor(void **state)
     tiles_end();
 }
 
+/* ---- Factors that are often 0 ---- */
+
+enum { ROW_TOKENS = 41 }; /* tokens see those of their own row: shares of others are 0, of either sign */
+
+static void fill_shares(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    const KernelOperand *place = &checked->operands[operand];
+    int64_t rows = checked->extent[1], depth = checked->extent[checked->axis_count - 1];
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t within = i % (rows * depth), row = place->stride[1] == 1 ? within % rows : within / depth;
+        int64_t k = place->stride[1] == 1 ? within / rows : within % depth;
+        double number = (double)((uint32_t)i * 2654435761u >> 8) * 0x1p-23 - 1;
+        bool hidden = operand == 0 && row / ROW_TOKENS != k / ROW_TOKENS;
+        element_store_double(place->dtype, data, i, hidden ? number < 0 ? -0.0 : 0.0 : number);
+    }
+}
+
+static void fill_scores(const Kernel *checked, int operand, int64_t elements, void *data)
+{
+    fill_shares(checked, 1, elements, data);
+    for (int64_t i = 0; operand == 0 && i < elements; i++)
+        if (i / checked->extent[1] / ROW_TOKENS != i % checked->extent[1] / ROW_TOKENS) ((float *)data)[i] = -FLT_MAX;
+}
+
+static float *kept; /* of the last operand; NULL: the next comparison keeps them */
+
+static void keep_or_compare(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
+{
+    int last = checked->operand_count - 1;
+    int64_t elements = 1;
+    for (int axis = 0; axis < checked->axis_count; axis++)
+        if (checked->operands[last].stride[axis]) elements *= checked->extent[axis];
+    size_t bytes = (size_t)elements * sizeof *kept;
+    const float *exact = expected[last], *computed = found[last];
+    for (int64_t i = 0; i < elements; i++)
+        if (!(fabs((double)exact[i] - (double)computed[i]) <= tolerance))
+            fail_msg("%s, element %lld: expected %.9g, found %.9g", checked->label, (long long)i, (double)exact[i],
+                     (double)computed[i]);
+    if (kept) assert_memory_equal(kept, computed, bytes);
+    void *copy = kept ? NULL : memcpy(memory_allocate(bytes), computed, bytes);
+    free(kept);
+    kept = copy;
+}
+
+/* What is left out of a product of shares, and of the softmax that makes them, changes no bit. */
+static void test_often_zero(void **state)
+{
+    (void)state;
+    for (int way = 0; way < (target.bf16 == BF16_PAIRS ? 4 : 2); way++) {
+        Product p = {2, 100, 40, 128, way & 1, false, false, DTYPE_F32, DTYPE_F32, PLAIN, DTYPE_NONE};
+        if (way & 2) p.stored = DTYPE_BF16;
+        for (int skips = 0; skips < 2; skips++) {
+            build_product(&p);
+            kernel.operands[0].often_zero = skips;
+            if (way & 2) kernel_set_precision(&kernel, PRODUCTS_BF16);
+            check_compared(&kernel, 1e-4, fill_shares, keep_or_compare);
+        }
+    }
+    for (int skips = 0; skips < 2; skips++) {
+        build_softmax(100, 128);
+        kernel.operands[1].often_zero = skips;
+        check_compared(&kernel, 1e-6, fill_scores, keep_or_compare);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_products),   cmocka_unit_test(test_tile_products),
-        cmocka_unit_test(test_bf16x3_accuracy), cmocka_unit_test(test_split_accuracy),
-        cmocka_unit_test(test_infinite_factor), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_long_products),   cmocka_unit_test(test_products_of_blocks),
+        cmocka_unit_test(test_bf16_products),      cmocka_unit_test(test_tile_products),
+        cmocka_unit_test(test_bf16x3_accuracy),    cmocka_unit_test(test_split_accuracy),
+        cmocka_unit_test(test_infinite_factor),    cmocka_unit_test(test_often_zero),
+        cmocka_unit_test(test_products),           cmocka_unit_test(test_long_products),
+        cmocka_unit_test(test_products_of_blocks),
     };
     return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

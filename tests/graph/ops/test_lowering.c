@@ -175,6 +175,39 @@ static void wrong_inputs_are_diagnosed(void **state)
     diagnostics_free(&diagnostics);
 }
 
+/* Softmax of scores, masked or not, transposed, times values; whether kernels are told that shares often are 0. */
+static void check_shares(bool masked)
+{
+    Graph graph;
+    graph_init(&graph, "test");
+    Shape square = SHAPE(4, 16, 16), values = SHAPE(4, 16, 8);
+    ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &square), v = graph_add_input(&graph, "v", DTYPE_F32, &values);
+    ValueId mask = graph_add_input(&graph, "mask", DTYPE_BOOL, &square);
+    ValueId other = graph_constant_scalar(&graph, DTYPE_F32, masked ? -1e38 : -1);
+    x = node(&graph, OP_Where, (ValueId[]){mask, x, other}, 3, NULL, 0);
+    x = node(&graph, OP_Add, (ValueId[]){x, x}, 2, NULL, 0);
+    x = node(&graph, OP_Softmax, &x, 1, NULL, 0);
+    Attribute exchanged = INTEGERS("perm", 0, 2, 1);
+    x = node(&graph, OP_Transpose, &x, 1, &exchanged, 1);
+    node(&graph, OP_MatMul, (ValueId[]){x, v}, 2, NULL, 0);
+    Evaluator evaluator;
+    evaluator_init(&evaluator, &graph);
+    const LoweredCall *calls = evaluator.lowering.calls;
+    size_t count = evaluator.lowering.call_count;
+    assert_int_equal(calls[count - 2].kernel->operands[1].often_zero, masked); /* what the softmax writes */
+    assert_int_equal(calls[count - 1].kernel->operands[0].often_zero, masked);
+    assert_false(calls[count - 1].kernel->operands[1].often_zero);
+    evaluator_free(&evaluator);
+    graph_free(&graph);
+}
+
+static void shares_of_masked_keys_are_often_zero(void **state)
+{
+    (void)state;
+    check_shares(false);
+    check_shares(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +216,7 @@ int main(void)
         cmocka_unit_test(reading_bf16_as_float32_costs_no_call),
         cmocka_unit_test(a_view_that_strides_cannot_express_is_copied),
         cmocka_unit_test(views_stop_at_received_values),
+        cmocka_unit_test(shares_of_masked_keys_are_often_zero),
         cmocka_unit_test(wrong_inputs_are_diagnosed),
     };
     return cmocka_run_group_tests_name("lowering", tests, NULL, NULL);
