@@ -56,8 +56,9 @@ void diagnostics_free(Diagnostics *diagnostics);
 #define PLACE_NONE ((Place){0})
 #define PLACE_FILE(path) ((Place){.file = (path)})
 
-/* The most common errors: a wrong command line, and a file that cannot be used. */
+/* The most common errors: a wrong command line, a file that cannot be used, and a run that cannot go on. */
 #define usage_error(diagnostics, hint, ...) diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, hint, __VA_ARGS__)
+#define run_error(diagnostics, hint, ...) diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, __VA_ARGS__)
 #define input_error(diagnostics, path, hint, ...)                                                                      \
     diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint, __VA_ARGS__)
 
