@@ -118,6 +118,8 @@ char *arena_format_va(Arena *arena, const char *format, va_list arguments)
     return text;
 }
 
+void memory_free(void *pointer_to_pointer) { free(*(void **)pointer_to_pointer); }
+
 char *arena_format(Arena *arena, const char *format, ...)
 {
     va_list arguments;

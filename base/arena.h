@@ -36,6 +36,13 @@ void *memory_allocate(size_t bytes);
 void *memory_resize(void *pointer, size_t count, size_t size);
 _Noreturn void memory_exhausted(void);
 
+/* A local variable that is freed when its block ends, however that is left: after FREED_WITH(arena_free) Arena arena =
+ * {0}; arena_free(&arena) is called there, after the value of a return is computed. FREED char *text: free(text). The
+ * last variable declared is the first freed. */
+#define FREED_WITH(function) __attribute__((cleanup(function)))
+#define FREED FREED_WITH(memory_free)
+void memory_free(void *pointer_to_pointer); /* for FREED */
+
 /* Growable arrays: `items`, `count` and `capacity` are lvalues; the array is malloc'ed, free it with free(). */
 #define array_push(items, count, capacity, value)                                                                      \
     do {                                                                                                               \

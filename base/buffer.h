@@ -2,9 +2,7 @@
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/arena.h"
 
 typedef struct Buffer {
     char *bytes; /* NULL while empty */

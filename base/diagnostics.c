@@ -99,10 +99,9 @@ void diagnostics_print(const Diagnostics *diagnostics, FILE *stream)
     pending_hold(); /* does not return where an interrupt removes files: what fails for that is not said */
     pending_release();
     for (const Diagnostic *d = diagnostics->first; d; d = d->next) {
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         print_one(d, d->next && d->hint && d->next->hint && strcmp(d->hint, d->next->hint) == 0, &text);
         fwrite(text.bytes, 1, text.size, stream);
-        buffer_free(&text);
     }
 }
 

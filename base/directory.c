@@ -47,7 +47,7 @@ char *directory_join(const char *directory, const char *name)
 static char *read_list(const char *directory)
 {
     char *path = directory_join(directory, DIRECTORY_LIST), *text = NULL;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     MappedFile file;
     if (file_map(&file, path, &ignored)) {
         if (file.size >= strlen(list_head) && memcmp(file.bytes, list_head, strlen(list_head)) == 0)
@@ -55,7 +55,6 @@ static char *read_list(const char *directory)
         file_unmap(&file);
         input_files_release_path(path);
     }
-    diagnostics_free(&ignored);
     free(path);
     return text;
 }
@@ -75,10 +74,8 @@ static bool is_listed(const char *list, const char *name, const char *mark)
 
 bool directory_lists(const char *directory, const char *name)
 {
-    char *list = read_list(directory);
-    bool listed = is_listed(list, name, "");
-    free(list);
-    return listed;
+    FREED char *list = read_list(directory);
+    return is_listed(list, name, "");
 }
 
 static bool is_directory(const char *path)
@@ -117,14 +114,12 @@ static bool list_entries(const char *path, Entries *entries)
 void directory_spare_own(const char *directory)
 {
     char *inside = directory_join(directory, "."); /* `directory` may be a link */
-    Entries entries = {0};
+    FREED_WITH(entries_free) Entries entries = {0};
     if (list_entries(inside, &entries))
         for (size_t i = 0; i < entries.count; i++) {
-            char *path = directory_join(directory, entries.items[i].name);
+            FREED char *path = directory_join(directory, entries.items[i].name);
             if (entries.items[i].own) input_files_note_path(path);
-            free(path);
         }
-    entries_free(&entries);
     free(inside);
 }
 
@@ -138,12 +133,11 @@ static char *first_stranger(const Entries *entries, const char *directory)
         if (!entry->own && !stranger) memory_exhausted();
         if (!entry->nested) continue;
         char *path = directory_join(directory, entry->name);
-        Entries inner;
+        FREED_WITH(entries_free) Entries inner = {0};
         char *found = list_entries(path, &inner) ? first_stranger(&inner, path) : strdup("?");
         if (found) stranger = directory_join(entry->name, found);
         free(found);
         free(path);
-        entries_free(&inner);
     }
     return stranger;
 }
@@ -170,9 +164,8 @@ static bool spare_inputs(const Entries *entries, const char *directory, const ch
         if (input)
             ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(called), "name another directory",
                                    "would replace '%s', which this command reads", input);
-        Entries inner = {0};
+        FREED_WITH(entries_free) Entries inner = {0};
         if (entry->nested && list_entries(path, &inner)) ok = spare_inputs(&inner, path, called, diagnostics);
-        entries_free(&inner);
         free(path);
     }
     return ok;
@@ -182,18 +175,16 @@ static bool spare_inputs(const Entries *entries, const char *directory, const ch
 static bool check_replaceable(const OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
     struct stat status;
-    Entries entries;
+    FREED_WITH(entries_free) Entries entries = {0};
     if (lstat(name, &status) != 0 && errno == ENOENT) return true;
     if (!input_files_spare(name, diagnostics)) return false;
     if (!list_entries(name, &entries)) return file_error(diagnostics, directory->path, "cannot be replaced");
-    char *stranger = first_stranger(&entries, name);
+    FREED char *stranger = first_stranger(&entries, name);
     bool ok = !stranger || directory->keep_others ||
               input_error(diagnostics, directory->path,
                           "name another directory, or give --force, which keeps these files next to the output",
                           "exists and holds something that skycc did not write: '%s'", stranger);
     ok = ok && spare_inputs(&entries, name, directory->path, diagnostics);
-    free(stranger);
-    entries_free(&entries);
     return ok;
 }
 
@@ -209,9 +200,8 @@ static bool check_place(const char *path, const char *name, Diagnostics *diagnos
     if (is_dot || (stat(".", &here) == 0 && here.st_dev == status.st_dev && here.st_ino == status.st_ino))
         return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), hint,
                                  "is the root or the working directory, or ends in a dot, and cannot be replaced");
-    char *above = directory_join(name, "..");
+    FREED char *above = directory_join(name, "..");
     bool mounted = S_ISDIR(status.st_mode) && stat(above, &parent) == 0 && parent.st_dev != status.st_dev;
-    free(above);
     return !mounted || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), hint,
                                          "is a mounted file system, which cannot be replaced");
 }
@@ -225,21 +215,20 @@ static int create_directory(const char *temporary, const char *path)
 bool directory_create(OutputDirectory *directory, const char *path, bool keep_others, Diagnostics *diagnostics)
 {
     *directory = (OutputDirectory){.path = path, .keep_others = keep_others};
-    char *name = without_trailing_slashes(path);
+    FREED char *name = without_trailing_slashes(path);
     int made;
     bool ok = check_place(path, name, diagnostics) && check_replaceable(directory, name, diagnostics);
     if (ok) {
         directory->temporary = pending_create(name, create_directory, &made);
         ok = directory->temporary || file_error(diagnostics, path, "cannot create");
     }
-    free(name);
     return ok;
 }
 
 static bool write_list(const char *directory, Diagnostics *diagnostics)
 {
-    Entries entries;
-    Buffer text = {0};
+    FREED_WITH(entries_free) Entries entries = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     if (!list_entries(directory, &entries)) return file_error(diagnostics, directory, "cannot list");
     buffer_print(&text, "%s", list_head);
     bool ok = true;
@@ -250,11 +239,8 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
         buffer_print(&text, "%s%s\n", entries.items[i].name, nested ? "/" : "");
         free(inner);
     }
-    char *path = directory_join(directory, DIRECTORY_LIST);
+    FREED char *path = directory_join(directory, DIRECTORY_LIST);
     ok = ok && file_write_part(path, text.bytes, text.size, diagnostics);
-    free(path);
-    buffer_free(&text);
-    entries_free(&entries);
     return ok;
 }
 
@@ -264,7 +250,7 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
  * file that cannot be moved; free() its name, *stuck. */
 static bool move_others(const char *from, const char *to, char **stuck)
 {
-    Entries entries;
+    FREED_WITH(entries_free) Entries entries = {0};
     bool ok = list_entries(from, &entries);
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
@@ -277,7 +263,6 @@ static bool move_others(const char *from, const char *to, char **stuck)
         free(old_path);
         free(new_path);
     }
-    entries_free(&entries);
     return ok;
 }
 
@@ -287,12 +272,11 @@ static void remove_own(const char *directory)
     Entries entries;
     if (!list_entries(directory, &entries)) return;
     for (size_t i = 0; i < entries.count; i++) {
-        char *path = directory_join(directory, entries.items[i].name);
+        FREED char *path = directory_join(directory, entries.items[i].name);
         if (entries.items[i].nested)
             remove_own(path);
         else if (entries.items[i].own)
             unlink(path);
-        free(path);
     }
     entries_free(&entries);
     rmdir(directory);
@@ -301,7 +285,7 @@ static void remove_own(const char *directory)
 /* Whether an entry of the new directory has the name of one that is not skycc's. */
 static bool check_names(const char *former, const char *temporary, const char *called, Diagnostics *diagnostics)
 {
-    Entries entries;
+    FREED_WITH(entries_free) Entries entries = {0};
     bool ok = list_entries(former, &entries) || file_error(diagnostics, called, "cannot list");
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
@@ -318,7 +302,6 @@ static bool check_names(const char *former, const char *temporary, const char *c
         free(inner);
         free(inner_called);
     }
-    entries_free(&entries);
     return ok;
 }
 
@@ -328,7 +311,7 @@ static bool exchange(const char *temporary, const char *name)
 {
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, name, RENAME_EXCHANGE) == 0) return true;
     if (errno != EINVAL && errno != ENOSYS) return false;
-    Buffer aside = {0};
+    FREED_WITH(buffer_free) Buffer aside = {0};
     buffer_print(&aside, "%s.aside", temporary);
     bool ok = rename(name, aside.bytes) == 0;
     if (ok && rename(temporary, name) != 0) {
@@ -339,7 +322,6 @@ static bool exchange(const char *temporary, const char *name)
     } else if (ok) {
         rename(aside.bytes, temporary);
     }
-    buffer_free(&aside);
     return ok;
 }
 
@@ -363,7 +345,7 @@ static bool empty_former(const char *former, const char *name, Diagnostics *diag
 static bool replace_former(OutputDirectory *directory, const char *name, Diagnostics *diagnostics)
 {
     if (!check_names(name, directory->temporary, directory->path, diagnostics)) return false;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *former = arena_format(&arena, "%s.former", directory->temporary);
     bool ok = rename(directory->temporary, former) == 0;
     if (ok && !exchange(former, name)) {
@@ -379,7 +361,6 @@ static bool replace_former(OutputDirectory *directory, const char *name, Diagnos
         pending_drop(directory->temporary);
         directory->temporary = NULL;
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -399,13 +380,12 @@ static bool move_into_place(OutputDirectory *directory, const char *name, Diagno
 static bool place_directory(const char *path, char *temporary, bool keep_others, Diagnostics *diagnostics)
 {
     OutputDirectory directory = {path, keep_others, temporary};
-    char *name = without_trailing_slashes(path);
+    FREED char *name = without_trailing_slashes(path);
     pending_hold(); /* an interrupt must not take what is being moved for something unfinished */
     bool ok = file_inputs_unchanged(diagnostics) && move_into_place(&directory, name, diagnostics);
     if (ok) sync_parent(name);
     directory_abandon(&directory);
     pending_release();
-    free(name);
     return ok;
 }
 
@@ -422,12 +402,11 @@ bool directory_commit(OutputDirectory *directory, Diagnostics *diagnostics)
 
 char *directory_place(const OutputDirectory *directory, const char *path)
 {
-    char *name = without_trailing_slashes(directory->path);
+    FREED char *name = without_trailing_slashes(directory->path);
     size_t length = strlen(name);
     bool inside = strncmp(path, name, length) == 0 && path[length] == '/' && !strchr(path + length + 1, '/');
     char *place = inside ? directory_join(directory->temporary, path + length + 1) : strdup(path);
     if (!place) memory_exhausted();
-    free(name);
     return place;
 }
 

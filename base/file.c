@@ -217,7 +217,7 @@ bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagnostics *diagnostics)
 {
     size_t capacity = 1 << 16, size = 0, got;
-    char *bytes = memory_allocate(capacity);
+    FREED char *bytes = memory_allocate(capacity);
     while ((got = fread(bytes + size, 1, capacity - size, stream)) > 0) {
         size += got;
         if (size == capacity) bytes = memory_resize(bytes, capacity *= 2, 1);
@@ -229,7 +229,6 @@ static bool read_stream(MappedFile *file, FILE *stream, const char *path, Diagno
         memcpy(memory, bytes, size);
         *file = (MappedFile){memory, size, true};
     }
-    free(bytes);
     return ok;
 }
 
@@ -308,9 +307,8 @@ char *file_retired_path(const char *path)
 
 void file_drop_retired(const char *path)
 {
-    char *retired = file_retired_path(path);
+    FREED char *retired = file_retired_path(path);
     unlink(retired);
-    free(retired);
 }
 
 /* Whether the file has no other name, and no process has it open or mapped: only then the system grants a lease. */
@@ -339,10 +337,9 @@ static int reuse_file(const char *temporary, const char *path)
  * `next`. */
 static void retire(const char *path, const char *next)
 {
-    char *retired = file_retired_path(next);
+    FREED char *retired = file_retired_path(next);
     unlink(retired);
     if (link(path, retired) != 0) errno = 0; /* then the next file is a new one */
-    free(retired);
 }
 
 /* N, if `path` is a name of this process's descriptor N, such as /dev/stdout or /dev/fd/3; else -1. Follows at most so
@@ -354,7 +351,7 @@ static int descriptor_at(const char *path, int most_links)
     ssize_t length = readlink(path, next, sizeof next - 1);
     if (length < 0 || most_links == 0) return -1;
     next[length] = '\0';
-    Buffer start = {0}, at = {0};
+    FREED_WITH(buffer_free) Buffer start = {0}, at = {0};
     buffer_append(&start, path, slash ? (size_t)(slash + 1 - path) : 0);
     buffer_print(&start, ".");
     char *folder = realpath(start.bytes, NULL), *own = realpath("/proc/self/fd", NULL);
@@ -363,8 +360,6 @@ static int descriptor_at(const char *path, int most_links)
     int number = found ? atoi(slash ? slash + 1 : path) : descriptor_at(at.bytes, most_links - 1);
     free(folder);
     free(own);
-    buffer_free(&start);
-    buffer_free(&at);
     return number;
 }
 

@@ -47,13 +47,12 @@ static InputFile *find(Identity identity)
 
 static void grow(void)
 {
-    InputFile *former = files;
+    FREED InputFile *former = files;
     size_t former_capacity = file_capacity;
     file_capacity = file_capacity ? 2 * file_capacity : 64;
     files = memory_allocate(file_capacity * sizeof *files);
     for (size_t i = 0; i < former_capacity; i++)
         if (former[i].identity.number) *find(former[i].identity) = former[i];
-    free(former);
 }
 
 /* `path` NULL: the process's own, which it stays. */
@@ -113,10 +112,9 @@ bool input_files_spare_in(const char *directory, Diagnostics *diagnostics)
     bool ok = true;
     DIR *stream = opendir(directory);
     for (struct dirent *entry; ok && stream && (entry = readdir(stream));) {
-        Buffer path = {0};
+        FREED_WITH(buffer_free) Buffer path = {0};
         buffer_print(&path, "%s/%s", directory, entry->d_name);
         ok = input_files_spare(path.bytes, diagnostics);
-        buffer_free(&path);
     }
     if (stream) closedir(stream);
     return ok;

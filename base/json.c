@@ -32,11 +32,9 @@ static bool map(MappedFile *file, const char *path, Diagnostics *diagnostics)
 
 static json_t *read_file(const char *path, size_t flags, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!map(&file, path, diagnostics)) return NULL;
-    json_t *root = parse(file.bytes, file.size, flags, path, diagnostics);
-    file_unmap(&file);
-    return root;
+    return parse(file.bytes, file.size, flags, path, diagnostics);
 }
 
 json_t *json_read(const char *path, Diagnostics *diagnostics) { return read_file(path, 0, diagnostics); }

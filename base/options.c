@@ -27,11 +27,10 @@ static void print_wanted(Buffer *wanted, const Option *option)
 
 bool option_refuse(const OptionValue *value, const char *wanted)
 {
-    Buffer expected = {0};
+    FREED_WITH(buffer_free) Buffer expected = {0};
     if (!wanted) print_wanted(&expected, value->option);
     usage_error(value->diagnostics, NULL, "--%s takes %s, not '%s'", value->option->name,
                 wanted ? wanted : buffer_text(&expected), value->text);
-    buffer_free(&expected);
     return false;
 }
 
@@ -341,14 +340,13 @@ static int short_length(const char *phrase, size_t room)
 
 static void print_option(const Option *option, bool whole, FILE *stream)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int length = fprintf(stream, "  %s", option_usage(option, &arena));
     fprintf(stream, length + 1 < LEFT ? "%*s" : "\n%*s", length + 1 < LEFT ? LEFT - length : LEFT, "");
     const char *initial = option->initial ? arena_format(&arena, " (default %s)", option->initial) : "";
     size_t room = whole ? SIZE_MAX : WIDTH - LEFT - strlen(initial);
     const char *text = arena_format(&arena, "%.*s%s", short_length(option->help, room), option->help, initial);
     options_print_wrapped(stream, text, LEFT);
-    arena_free(&arena);
 }
 
 int options_print_help(const OptionSet *set, bool all, FILE *stream)

@@ -57,18 +57,16 @@ const char *const run_parts[] = {"settings.yaml",  "model.onnx", "model.onnx.dat
 
 bool is_run(const char *path)
 {
-    char *settings = NULL;
+    FREED char *settings = NULL;
     if (asprintf(&settings, "%s/settings.yaml", path) < 0) memory_exhausted();
-    bool there = access(settings, R_OK) == 0;
-    free(settings);
-    return there;
+    return access(settings, R_OK) == 0;
 }
 
 /* Settings of something else are called like that, too. */
 static bool is_begun_run(const char *path)
 {
-    Arena arena = {0};
-    Diagnostics ignored = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     MappedFile file;
     const char *settings = arena_format(&arena, "%s/settings.yaml", path);
     bool begun = access(arena_format(&arena, "%s/model.onnx", path), F_OK) == 0;
@@ -77,8 +75,6 @@ static bool is_begun_run(const char *path)
         file_unmap(&file);
         input_files_release_path(settings);
     }
-    diagnostics_free(&ignored);
-    arena_free(&arena);
     return begun;
 }
 
@@ -99,10 +95,8 @@ static bool is_run_part(const char *folder, const char *rest)
 
 static bool holds(const char *directory, const char *name)
 {
-    char *path = directory_join(directory, name);
-    bool there = access(path, F_OK) == 0;
-    free(path);
-    return there;
+    FREED char *path = directory_join(directory, name);
+    return access(path, F_OK) == 0;
 }
 
 static bool refuse(const char *output, const char *what, const char *owner, Diagnostics *diagnostics)
@@ -137,9 +131,8 @@ static char *link_itself(const char *output)
     for (size_t length = strlen(name); length > 1 && name[length - 1] == '/';) name[--length] = '\0';
     char *slash = strrchr(name, '/');
     if (slash) *slash = '\0';
-    char *folder = realpath(!slash ? "." : slash == name ? "/" : name, NULL);
+    FREED char *folder = realpath(!slash ? "." : slash == name ? "/" : name, NULL);
     char *real = folder ? directory_join(folder, slash ? slash + 1 : name) : NULL;
-    free(folder);
     free(name);
     return real;
 }
@@ -147,12 +140,9 @@ static char *link_itself(const char *output)
 bool owned_files_spare(const char *output, OutputKind kind, const char *programs, Diagnostics *diagnostics)
 {
     if (!output || !*output || strcmp(output, "-") == 0 || access(output, F_OK) != 0) return true;
-    char *real = kind == OUTPUT_WRITTEN ? path_resolve(output) : link_itself(output);
-    char *own = programs ? path_resolve(programs) : NULL;
-    bool ok = !real || spare(output, real, kind == OUTPUT_FOLDER, own, diagnostics);
-    free(own);
-    free(real);
-    return ok;
+    FREED char *real = kind == OUTPUT_WRITTEN ? path_resolve(output) : link_itself(output);
+    FREED char *own = programs ? path_resolve(programs) : NULL;
+    return !real || spare(output, real, kind == OUTPUT_FOLDER, own, diagnostics);
 }
 
 /* Devices and pipes may take several outputs. */

@@ -78,19 +78,17 @@ static bool is_abandoned(int directory, const char *entry)
 static void remove_abandoned(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup("./");
+    FREED char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup("./");
     if (!folder) memory_exhausted();
     DIR *stream = opendir(folder);
     for (struct dirent *entry; stream && (entry = readdir(stream));) {
         if (!is_of_gone_process(entry->d_name, name) || !is_abandoned(dirfd(stream), entry->d_name)) continue;
         size_t length = strlen(folder) + strlen(entry->d_name) + 1;
-        char *left = memory_allocate(length);
+        FREED char *left = memory_allocate(length);
         snprintf(left, length, "%s%s", folder, entry->d_name);
         remove_tree(left);
-        free(left);
     }
     if (stream) closedir(stream);
-    free(folder);
 }
 
 /* ---- Names ---- */
@@ -160,12 +158,11 @@ void pending_release(void) { pthread_mutex_unlock(&pending_lock); }
 void sync_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    FREED char *parent = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
     if (!parent) memory_exhausted();
     int descriptor = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor >= 0) {
         fsync(descriptor);
         close(descriptor);
     }
-    free(parent);
 }

@@ -301,7 +301,7 @@ bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics 
 {
     check_names(writer);
     const SafeTensor **order = order_by_alignment(writer);
-    Buffer header = {0};
+    FREED_WITH(buffer_free) Buffer header = {0};
     OutputFile file;
     print_header(&header, writer, order);
     bool ok = writer->again ? file_create_again(&file, path, diagnostics) : file_create(&file, path, diagnostics);
@@ -314,7 +314,6 @@ bool safetensors_write(SafeTensorsWriter *writer, const char *path, Diagnostics 
         if (hash) *writer->content = (FileContent){bytes, hash_stream_end(hash)};
         ok = file_commit(&file, diagnostics);
     }
-    buffer_free(&header);
     buffer_free(&writer->metadata);
     free(writer->tensors);
     arena_free(&writer->arena);

@@ -98,11 +98,9 @@ void text_append_word(Buffer *buffer, const char *text)
 
 const char *text_word(Arena *arena, const char *text)
 {
-    Buffer word = {0};
+    FREED_WITH(buffer_free) Buffer word = {0};
     text_append_word(&word, text);
-    const char *copy = arena_string_n(arena, buffer_text(&word), word.size);
-    buffer_free(&word);
-    return copy;
+    return arena_string_n(arena, buffer_text(&word), word.size);
 }
 
 /* ---- Formatting ---- */
@@ -180,13 +178,12 @@ static unsigned long long read_unsigned(const Conversion *conversion, va_list *a
 static void append_string(Buffer *buffer, const Conversion *conversion, const char *text)
 {
     if (!text) text = "(null)";
-    Buffer escaped = {0};
+    FREED_WITH(buffer_free) Buffer escaped = {0};
     text_append(&escaped, text,
                 conversion->precision < 0 ? strlen(text) : strnlen(text, (size_t)conversion->precision));
     bool left = memchr(conversion->text, '-', conversion->size) != NULL;
     int width = conversion->width > 0 ? conversion->width : 0;
     buffer_print(buffer, left ? "%-*s" : "%*s", width, buffer_text(&escaped));
-    buffer_free(&escaped);
 }
 
 static void append_conversion(Buffer *buffer, Conversion *conversion, va_list *arguments)
@@ -241,10 +238,9 @@ void text_format(Buffer *buffer, const char *format, ...)
 
 void text_print_va(FILE *stream, const char *format, va_list arguments)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     text_format_va(&text, format, arguments);
     fwrite(text.bytes, 1, text.size, stream);
-    buffer_free(&text);
 }
 
 void text_print(FILE *stream, const char *format, ...)

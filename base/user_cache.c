@@ -15,14 +15,12 @@ const char *user_cache_directory(Arena *arena)
 
 bool user_cache_create(const char *directory)
 {
-    char *partial = memory_allocate(strlen(directory) + 1);
+    FREED char *partial = memory_allocate(strlen(directory) + 1);
     strcpy(partial, directory);
     for (char *slash = strchr(partial + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         mkdir(partial, 0700); /* what is wrong shows in the end */
         *slash = '/';
     }
-    bool made = mkdir(partial, 0700) == 0 || errno == EEXIST;
-    free(partial);
-    return made;
+    return mkdir(partial, 0700) == 0 || errno == EEXIST;
 }

@@ -75,13 +75,10 @@ static bool parse(YamlFile *file, const MappedFile *bytes, Diagnostics *diagnost
 bool yaml_read(YamlFile *file, const char *path, Diagnostics *diagnostics)
 {
     *file = (YamlFile){.path = path, .diagnostics = diagnostics};
-    MappedFile bytes;
+    FREED_WITH(file_unmap) MappedFile bytes = {0};
     if (!file_map(&bytes, path, diagnostics)) return false;
-    bool ok = bytes.size <= MAX_YAML_BYTES
-                  ? parse(file, &bytes, diagnostics)
-                  : input_error(diagnostics, display_name(path), NULL, "is larger than 16 MiB");
-    file_unmap(&bytes);
-    return ok;
+    return bytes.size <= MAX_YAML_BYTES ? parse(file, &bytes, diagnostics)
+                                        : input_error(diagnostics, display_name(path), NULL, "is larger than 16 MiB");
 }
 
 bool yaml_read_text(YamlFile *file, const char *name, const char *text, Diagnostics *diagnostics)
@@ -95,14 +92,13 @@ void yaml_close(YamlFile *file) { yaml_document_delete(&file->document); }
 bool yaml_error(const YamlFile *file, YamlNode *node, const char *object, const char *hint, const char *format, ...)
 {
     if (file->diagnostics->errors >= MAX_REPORTED) return false;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     const char *message = arena_format_va(&arena, format, arguments);
     va_end(arguments);
     diagnostics_error(file->diagnostics, EXIT_BAD_INPUT, place_of(file->path, node->start_mark, object), hint, "%s",
                       message);
-    arena_free(&arena);
     return false;
 }
 
@@ -125,14 +121,13 @@ static bool is_key(YamlNode *node, const char *key)
 static bool unknown_key(const YamlFile *file, YamlNode *key, const char *object, const YamlMember *members,
                         size_t count)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *known = "known keys:";
     for (size_t i = 0; i < count; i++) known = arena_format(&arena, "%s%s %s", known, i ? "," : "", members[i].key);
     if (key->type == YAML_SCALAR_NODE)
         yaml_error(file, key, object, known, "unknown key '%s'", (const char *)key->data.scalar.value);
     else
         yaml_error(file, key, object, known, "a key must be a plain word, not %s", kind_name(key));
-    arena_free(&arena);
     return false;
 }
 

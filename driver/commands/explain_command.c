@@ -248,14 +248,16 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
                   .begin = HUGE_VAL,
                   .ranks = memory_allocate((size_t)plan->rank_count * sizeof *m.ranks)};
     JsonReader reader = {path, diagnostics};
-    bool ok = json_is_object(root) ? json_get_array(reader, root, "", "traceEvents", &events)
-                                   : input_error(diagnostics, path, NULL, "is not a trace");
+    bool ok = json_is_object(root)
+                  ? json_get_array(reader, root, "", "traceEvents", &events)
+                  : diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a trace");
     bool several = false; /* steps */
     for (size_t i = 0; ok && i < json_array_size(events) && !several; i++)
         several = json_integer_value(json_object_get(json_object_get(json_array_get(events, i), "args"), "step")) > 0;
     for (size_t i = 0; ok && i < json_array_size(events); i++)
         if (!read_event(&m, plan, json_array_get(events, i), several))
-            ok = input_error(diagnostics, path, NULL, "event %zu is not of a run of this plan", i);
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                   "event %zu is not of a run of this plan", i);
     if (ok) print_measured(buffer, plan, &m);
     if (ok) print_parts(buffer, plan, m.ranks);
     free(m.ranks);
@@ -271,8 +273,8 @@ bool explain_command(const Options *options, Diagnostics *diagnostics)
     Plan plan;
     Buffer buffer = {0};
     if (options->trace && options->report && strcmp(options->report, "svg") == 0)
-        return usage_error(diagnostics, "leave out one of them",
-                           "--report svg draws the plan, not what --trace measured");
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "leave out one of them",
+                                 "--report svg draws the plan, not what --trace measured");
     if (!plan_read(&plan, options->plans[0], diagnostics)) return false;
     report_print(&(Report){.plan = &plan}, options->report ? options->report : "text", &buffer);
     bool ok = (!options->trace || explain_trace(&buffer, &plan, options->trace, diagnostics)) &&

@@ -149,13 +149,13 @@ static bool refuse_absent(const char *path, Arena *arena, Diagnostics *diagnosti
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool local = slash && access(arena_string_n(arena, path, (size_t)(slash - path)), F_OK) == 0;
     bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx") && !local;
-    return input_error(diagnostics, path,
-                       hub ? arena_format(arena,
-                                          "skycc downloads nothing; if this is a name of the Hugging Face hub: "
-                                          "hf download %s --local-dir %s, then give the folder %s",
-                                          path, name, name)
-                           : "give a Hugging Face folder, or an ONNX file of a model",
-                       "there is no such folder or ONNX file");
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             hub ? arena_format(arena,
+                                                "skycc downloads nothing; if this is a name of the Hugging Face hub: "
+                                                "hf download %s --local-dir %s, then give the folder %s",
+                                                path, name, name)
+                                 : "give a Hugging Face folder, or an ONNX file of a model",
+                             "there is no such folder or ONNX file");
 }
 
 /* Its weights, say. */
@@ -164,8 +164,9 @@ static bool check_no_part_of_folder(const char *path, Arena *arena, Diagnostics 
     const char *slash = strrchr(path, '/');
     const char *folder = slash ? arena_string_n(arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return access(arena_format(arena, "%s/config.json", folder), F_OK) != 0 ||
-           input_error(diagnostics, path, arena_format(arena, "give the folder: %s", folder),
-                       "is a file of a model's folder, not the model");
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                             arena_format(arena, "give the folder: %s", folder),
+                             "is a file of a model's folder, not the model");
 }
 
 bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,

@@ -13,7 +13,7 @@ enum { LEAST_OPSET = 13 }; /* since then axes are inputs */
 
 static bool refuse(const char *path, Diagnostics *diagnostics, const char *hint, const char *problem)
 {
-    return input_error(diagnostics, path, hint, "%s", problem);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint, "%s", problem);
 }
 
 bool head_can_be_added(const FoundHead *found, const Head *head, bool has_mask, const char *path, Arena *arena,

@@ -49,7 +49,7 @@ FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, 
         entry = FOLDER_REFUSED;
         problem = arena_format(&arena, "is longer than the limit of %lld bytes", (long long)most_bytes);
     }
-    if (problem) input_error(diagnostics, file, hint, "%s", problem);
+    if (problem) diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file), hint, "%s", problem);
     arena_free(&arena);
     return entry;
 }

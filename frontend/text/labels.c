@@ -58,17 +58,21 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
     const SafeTensor *tensor = safetensors_find(file, "labels");
     size_t count;
     const char *const *names = label_names_read(metadata, &column->arena, &count);
-    if (metadata && !names) return input_error(diagnostics, path, NULL, "its label names are not a list of texts");
+    if (metadata && !names)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                 "its label names are not a list of texts");
     column->kind = names ? LABELS_NAMES : LABELS_CLASSES;
     for (size_t i = 0; i < count; i++) {
         if (string_map_find(&column->find, names[i]))
-            return input_error(diagnostics, path, NULL, "two labels are named '%s'", names[i]);
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "two labels are named '%s'",
+                                     names[i]);
         enter(column, names[i], strlen(names[i]), 0);
     }
     if (names) return true;
     if (!tensor || tensor->shape.rank != 1 || (tensor->dtype != DTYPE_I32 && tensor->dtype != DTYPE_F32))
-        return input_error(diagnostics, path, "give the training data that skycc tokenize wrote",
-                           "has no tensor 'labels' with one label per row");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "give the training data that skycc tokenize wrote",
+                                 "has no tensor 'labels' with one label per row");
     if (tensor->dtype == DTYPE_F32) column->kind = LABELS_REALS;
     for (int64_t i = 0; tensor->dtype == DTYPE_I32 && i < tensor->shape.dim[0]; i++) {
         char text[16];
@@ -266,6 +270,6 @@ bool data_labels_read(DataLabels *labels, const char *path, Arena *arena, Diagno
     labels->names = label_names_read(safetensors_metadata(&data, "labels"), arena, &labels->count);
     if (problem) labels->problem = arena_string(arena, problem);
     safetensors_close(&data);
-    return labels->names ||
-           input_error(diagnostics, path, "skycc tokenize writes them", "its metadata has no names of labels");
+    return labels->names || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                              "skycc tokenize writes them", "its metadata has no names of labels");
 }

@@ -410,8 +410,8 @@ bool table_next(TableReader *reader)
                     "has %zu columns where the first line has %zu", reader->field_count, reader->width);
     }
     if (reader->errors > MAX_REPORTED)
-        input_error(reader->diagnostics, reader->path, NULL, "%d rows are wrong; above are the first %d errors",
-                    reader->wrong_rows, MAX_REPORTED);
+        diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader->path), NULL,
+                          "%d rows are wrong; above are the first %d errors", reader->wrong_rows, MAX_REPORTED);
     return false;
 }
 

@@ -15,13 +15,14 @@ const OpenClApi *opencl_api(Diagnostics *diagnostics)
     if (api.Finish) return &api;
     void *loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!loader) {
-        run_error(diagnostics, hint, "there is no OpenCL on this host: %s", dlerror());
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "there is no OpenCL on this host: %s",
+                          dlerror());
         return NULL;
     }
 #define FUNCTION(result, name, parameters)                                                                             \
     *(void **)&api.name = dlsym(loader, "cl" #name);                                                                   \
     if (!api.name) {                                                                                                   \
-        run_error(diagnostics, hint, "libOpenCL.so.1 has no cl" #name);                                                \
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "libOpenCL.so.1 has no cl" #name);           \
         api.Finish = NULL;                                                                                             \
         return NULL;                                                                                                   \
     }
@@ -126,10 +127,10 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
             "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
             "there is no OpenCL platform on this host");
     else if (!*count)
-        run_error(diagnostics,
-                  "look whether you may use the device (groups render and video), and whether its driver can "
-                  "write into its cache folder (PoCL: POCL_CACHE_DIR or ~/.cache/pocl)",
-                  "no OpenCL platform of this host has a device%s", buffer_text(&without));
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                          "look whether you may use the device (groups render and video), and whether its driver can "
+                          "write into its cache folder (PoCL: POCL_CACHE_DIR or ~/.cache/pocl)",
+                          "no OpenCL platform of this host has a device%s", buffer_text(&without));
     buffer_free(&without);
     return *count ? devices : NULL;
 }
@@ -151,10 +152,10 @@ const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const 
     }
     bool several = matches > 1 && strcmp(device, "*") != 0; /* of any the first is meant */
     if (!chosen || several)
-        run_error(diagnostics, "opencl: {platform: GLOB, device: GLOB or number}",
-                  "%s of this host %s platform '%s', device '%s'; there is %s",
-                  several ? "several OpenCL devices" : "no OpenCL device", several ? "match" : "matches", platform,
-                  device, buffer_text(&text));
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "opencl: {platform: GLOB, device: GLOB or number}",
+                          "%s of this host %s platform '%s', device '%s'; there is %s",
+                          several ? "several OpenCL devices" : "no OpenCL device", several ? "match" : "matches",
+                          platform, device, buffer_text(&text));
     buffer_free(&text);
     return several ? NULL : chosen;
 }

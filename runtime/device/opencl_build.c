@@ -16,9 +16,9 @@ enum { LARGEST_TILE = 64, LEAST_ITEMS = 16, MOST_VECTOR = 16, MOST_ROWS = 16, LE
 static bool too_small(const OpenClDevice *device, const char *what, int64_t has, int64_t needs,
                       Diagnostics *diagnostics)
 {
-    return run_error(diagnostics, "use another device: skycc probe --devices",
-                     "OpenCL device '%s' has too little for these kernels: %s: %lld, of %lld needed", device->name,
-                     what, (long long)has, (long long)needs);
+    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use another device: skycc probe --devices",
+                             "OpenCL device '%s' has too little for these kernels: %s: %lld, of %lld needed",
+                             device->name, what, (long long)has, (long long)needs);
 }
 
 static uint32_t product_items(const OpenClSizes *sizes)

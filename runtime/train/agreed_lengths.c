@@ -35,8 +35,9 @@ static bool check_width(const LengthsCard *card, const SkyProgram *program, cons
             if (input->fill != SKY_FILL_TOKENS) continue;
             int64_t width = safetensors_find(&dataset->file, input->name)->shape.dim[1];
             if (width < card->longest)
-                return input_error(diagnostics, path, NULL, "has rows of %lld tokens, but '%s' holds %lld of each",
-                                   (long long)card->longest, input->name, (long long)width);
+                return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                         "has rows of %lld tokens, but '%s' holds %lld of each",
+                                         (long long)card->longest, input->name, (long long)width);
         }
     return true;
 }
@@ -80,12 +81,13 @@ static bool check(const LengthsCard *card, const SkyProgram *program, const char
                   Diagnostics *diagnostics)
 {
     if (card->rows != rows)
-        return input_error(diagnostics, path, NULL, "has %lld lengths for %lld rows", (long long)card->rows,
-                           (long long)rows);
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "has %lld lengths for %lld rows",
+                                 (long long)card->rows, (long long)rows);
     if (program->packing.slots && card->longest > program->packing.longest)
-        return input_error(diagnostics, path, "tokenise with that --max-length, or compile with another --dim",
-                           "has rows of %lld tokens, but the program was compiled for at most %u",
-                           (long long)card->longest, program->packing.longest);
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "tokenise with that --max-length, or compile with another --dim",
+                                 "has rows of %lld tokens, but the program was compiled for at most %u",
+                                 (long long)card->longest, program->packing.longest);
     return true;
 }
 
@@ -124,11 +126,11 @@ bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *pr
         return true;
     }
     if (source == -2)
-        ok = input_error(diagnostics, path, "give all hosts the same file",
-                         "does not have the same lengths of rows for all ranks");
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
+                               "does not have the same lengths of rows for all ranks");
     else if (source < 0)
-        ok = input_error(diagnostics, path, "`skycc tokenize` writes both",
-                         "has neither lengths nor an attention_mask, but rows are to be packed by their length");
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "`skycc tokenize` writes both",
+                               "has neither lengths nor an attention_mask, but rows are to be packed by their length");
     else
         ok = check(&cards[source], program, path, rows, diagnostics) &&
              check_width(&cards[source], program, dataset, path, diagnostics) && ok;

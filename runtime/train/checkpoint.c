@@ -245,16 +245,18 @@ static bool check_model(const SkyProgram *program, const CheckpointManifest *man
                         Diagnostics *diagnostics)
 {
     if (strcmp(manifest->model_hash, program->model_hash) != 0)
-        return input_error(diagnostics, directory, "name another --checkpoint directory",
-                           "the checkpoint in it was made for another model");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                 "name another --checkpoint directory",
+                                 "the checkpoint in it was made for another model");
     Hash low_rank = checkpoint_low_rank(program);
     if (memcmp(&manifest->low_rank, &low_rank, sizeof low_rank) != 0)
-        return input_error(diagnostics, directory, "compile with the same --lora",
-                           "the checkpoint in it is of programs compiled %s --lora",
-                           manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "compile with the same --lora",
+                                 "the checkpoint in it is of programs compiled %s --lora",
+                                 manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
     if (manifest->optimizer != program->optimizer.kind)
-        return input_error(diagnostics, directory, "compile with the same --optimizer",
-                           "the checkpoint in it was made with another optimiser");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                 "compile with the same --optimizer",
+                                 "the checkpoint in it was made with another optimiser");
     return true;
 }
 
@@ -295,7 +297,8 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     if (bytes) world_broadcast(world, WIRE_CHECKPOINT, choice.manifest.files, bytes, 0, "the files of the checkpoint");
     if (bytes && read && !is_copy(&mine, &choice.manifest)) {
         char *path = checkpoint_path(directory, choice.step);
-        input_error(damage, path, NULL, "is not of the run that the other sites' checkpoint of this step is of");
+        diagnostics_error(damage, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                          "is not of the run that the other sites' checkpoint of this step is of");
         free(path);
     }
     if (world->rank != 0) free(mine.files);
@@ -328,8 +331,9 @@ bool checkpoint_resume(World *world, Execution *execution, const char *directory
         Choice choice = choose(world, execution->program, directory, before, &damage);
         if (choice.step < 0 && before == INT64_MAX) return true;
         if (choice.step < 0)
-            return input_error(diagnostics, directory, "without --resume, training starts at its beginning",
-                               "holds no checkpoint that is whole");
+            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
+                                     "without --resume, training starts at its beginning",
+                                     "holds no checkpoint that is whole");
         if (choice.manifest.file_count) {
             ok = check_model(execution->program, &choice.manifest, directory, diagnostics);
             if (ok) checkpoint_load(execution, &choice.manifest, directory, &damage);

@@ -341,16 +341,16 @@ static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *
     Buffer hint = {0};
     name_measurable(counting, &hint);
     if (counting->compared != COMPARES_LABELS)
-        usage_error(diagnostics, buffer_text(&hint), "%s cannot be measured with %s", metric_name(metric),
-                    counting->compared == COMPARES_PAIRS ? "pairs" : "answers");
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
+                          metric_name(metric), counting->compared == COMPARES_PAIRS ? "pairs" : "answers");
     else if (counting->stage < 0)
-        usage_error(diagnostics, buffer_text(&hint),
-                    "%s cannot be measured: the stage with the loss has no output that could be compared with "
-                    "its labels",
-                    metric_name(metric));
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint),
+                          "%s cannot be measured: the stage with the loss has no output that could be compared with "
+                          "its labels",
+                          metric_name(metric));
     else
-        usage_error(diagnostics, buffer_text(&hint), "%s cannot be measured with %s", metric_name(metric),
-                    counts_sets(counting) ? "several labels a row" : labels[counting->kind]);
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
+                          metric_name(metric), counts_sets(counting) ? "several labels a row" : labels[counting->kind]);
     buffer_free(&hint);
     return false;
 }
@@ -365,8 +365,8 @@ static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnos
             diagnostics, EXIT_USAGE, PLACE_NONE, "f1-micro counts all labels together, f1-macro is the mean over them",
             "f1-binary is for one label a row, but this model has %lld", (long long)counting->columns);
     return counting->kind != SKY_LABELS_CLASSES || classes == 2 ||
-           usage_error(diagnostics, "f1-macro is the mean over the classes",
-                       "f1-binary is for two classes, but this model has %lld", (long long)classes);
+           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "f1-macro is the mean over the classes",
+                             "f1-binary is for two classes, but this model has %lld", (long long)classes);
 }
 
 /* The default metrics: for words the perplexity, instead of a mean over thousands of classes. */
@@ -384,8 +384,8 @@ bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricC
     Counting counting = find_counted(pipeline, dataset);
     bool has_loss = false, ok = true;
     if (counting.compared == COMPARES_PAIRS && dataset->rows == 1)
-        ok = input_error(diagnostics, dataset->path, "give it at least two rows",
-                         "has one pair, which can be told from no other");
+        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(dataset->path), "give it at least two rows",
+                               "has one pair, which can be told from no other");
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
     *choice = *wanted;
     choice->metrics |= besides;

@@ -118,9 +118,9 @@ static bool check_versions(World *world, const SkyProgram *program, Diagnostics 
     world_allgather(world, &program->version, sizeof *all, all, "the handshake");
     for (int r = 0; r < world->size; r++)
         if (all[r] != SKY_PROGRAM_VERSION)
-            ok = run_error(diagnostics, "compile again, with one skycc for all",
-                           "rank %d has a program of version %u, but the runtime is of version %d", r, all[r],
-                           SKY_PROGRAM_VERSION);
+            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile again, with one skycc for all",
+                                   "rank %d has a program of version %u, but the runtime is of version %d", r, all[r],
+                                   SKY_PROGRAM_VERSION);
     free(all);
     return ok;
 }
@@ -171,9 +171,9 @@ static bool check_options(World *world, const SkyProgram *program, const Card *c
             if (any_may)
                 options->resume = true;
             else
-                ok = usage_error(diagnostics, "give all ranks the same options",
-                                 "rank %d (%s) was started with another --%s than rank 0 (%s)", r, cards[r].device,
-                                 option->name, cards[0].device);
+                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options",
+                                       "rank %d (%s) was started with another --%s than rank 0 (%s)", r,
+                                       cards[r].device, option->name, cards[0].device);
         }
         number++;
     }
@@ -237,8 +237,8 @@ static bool check_host_path(const World *world, const SkyProgram *program, const
     static const char message[] = "rank %d (%s) was started with --%s%s, but rank %d (%s) with --%s%s";
     const struct RankName *names = world->names;
     if (!ok)
-        usage_error(diagnostics, "give all ranks the same options", message, rank, names[rank].device, option,
-                    all[rank].text, here, names[here].device, option, all[here].text);
+        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options", message, rank,
+                          names[rank].device, option, all[rank].text, here, names[here].device, option, all[here].text);
     else if (!meets)
         diagnostics_warning(diagnostics, PLACE_NONE, "an absolute path leads all ranks of a host to one place",
                             "rank %d (%s) and rank %d (%s) have other working directories, so --%s%s leads each to "
@@ -265,8 +265,8 @@ static bool check_first_path(World *world, const SkyProgram *program, const char
     if (far) return true;
     static const char message[] = "rank %d (%s) was started with --%s%s, but only rank 0 (%s) writes one";
     if (hash_equal(all[0].place, none))
-        return usage_error(diagnostics, "give the option to rank 0", message, rank, names[rank].device, option,
-                           all[rank].text, names[0].device);
+        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give the option to rank 0", message, rank,
+                                 names[rank].device, option, all[rank].text, names[0].device);
     diagnostics_warning(diagnostics, PLACE_NONE, NULL, message, rank, names[rank].device, option, all[rank].text,
                         names[0].device);
     return true;

@@ -27,9 +27,9 @@ static bool agree_on_rows(World *world, const Dataset *dataset, const char *path
         if (all[r] == 0) continue;
         if (first < 0) first = r, *rows = all[r];
         if (all[r] != *rows)
-            ok = input_error(diagnostics, path, "give all hosts the same file",
-                             "has %lld rows for rank %d, but %lld for rank %d", (long long)*rows, first,
-                             (long long)all[r], r);
+            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
+                                   "has %lld rows for rank %d, but %lld for rank %d", (long long)*rows, first,
+                                   (long long)all[r], r);
     }
     free(all);
     return ok;

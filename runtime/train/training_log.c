@@ -116,7 +116,8 @@ bool training_log_open(TrainingLog *log, const char *path, int64_t first_step, D
     bool ok = keep_rows(&kept, path, first_step, &log->step);
     log->row_open = ok && log->step == first_step - 1 && open_row(&kept);
     if (!ok)
-        input_error(diagnostics, path, "name another --log", "is no log with the columns that this run writes");
+        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
+                          "is no log with the columns that this run writes");
     else if (!(ok = begin(log, &kept)))
         file_error(diagnostics, path, log->descriptor < 0 ? "cannot create" : "cannot be written");
     buffer_free(&kept);
@@ -159,8 +160,8 @@ bool training_log_close(TrainingLog *log, Diagnostics *diagnostics)
         log->lost_from = log->step;
     }
     buffer_free(&log->unwritten);
-    return ok || input_error(diagnostics, log->path,
-                             "the training itself is done; make room, and have --log written elsewhere",
-                             "cannot be written: %s: the rows from step %lld on are lost", strerror(log->error),
-                             (long long)log->lost_from);
+    return ok || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(log->path),
+                                   "the training itself is done; make room, and have --log written elsewhere",
+                                   "cannot be written: %s: the rows from step %lld on are lost", strerror(log->error),
+                                   (long long)log->lost_from);
 }

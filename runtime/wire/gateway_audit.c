@@ -117,10 +117,11 @@ static const char hint[] = "--audit goes on with what is there: name a file of i
 static bool check(const WireAudit *found, const WireAudit *expected, const char *path, Diagnostics *diagnostics)
 {
     if (strcmp(found->site, expected->site) != 0)
-        return input_error(diagnostics, path, hint, "is the audit of site %s, and this is site %s", found->site,
-                           expected->site);
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
+                                 "is the audit of site %s, and this is site %s", found->site, expected->site);
     return (strcmp(found->run, expected->run) == 0 && strcmp(found->plan, expected->plan) == 0) ||
-           input_error(diagnostics, path, hint, "is the audit of another compilation");
+           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
+                             "is the audit of another compilation");
 }
 
 /* What an earlier start has counted. */
@@ -189,7 +190,8 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
     memset(audit->reserve, -1, sizeof audit->reserve);
     bool is_there = stat(path, &status) == 0;
     if (strcmp(path, "-") == 0 || (is_there && !S_ISREG(status.st_mode)))
-        return input_error(diagnostics, path, NULL, "is no regular file, so no audit can be kept there");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
+                                 "is no regular file, so no audit can be kept there");
     if (is_there) {
         if (!go_on(audit, diagnostics)) return false;
         input_files_release_path(path);

@@ -105,8 +105,8 @@ static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnost
     link->socket = wire_socket_try(gateway->context, ZMQ_DEALER);
     link->watch = NULL;
     if (!link->socket)
-        return run_error(diagnostics, NULL, "cannot connect to site %s: %s", link->site->name,
-                         zmq_strerror(zmq_errno()));
+        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "cannot connect to site %s: %s",
+                                 link->site->name, zmq_strerror(zmq_errno()));
     wire_socket_between_sites(link->socket);
     wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
     wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
@@ -142,9 +142,9 @@ static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
     if (ok && zmq_getsockopt(gateway->listener, ZMQ_LAST_ENDPOINT, gateway->place, &size) == 0)
         wire_gateway_say(gateway, "listens on %s", gateway->place);
     if (!ok)
-        run_error(diagnostics,
-                  "end what listens there, or give the site another port in the cluster file and compile again",
-                  "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
+        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
+                          "end what listens there, or give the site another port in the cluster file and compile again",
+                          "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
     arena_free(&arena);
     return ok;
 }

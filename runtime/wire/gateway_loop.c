@@ -27,8 +27,8 @@ static bool has_descriptors(const WireSiteFile *file, Diagnostics *diagnostics)
     int taken[MOST], count = 0, needed = 32 + 4 * file->site_count;
     while (count < needed && (taken[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) count++;
     bool ok = count == needed ||
-              run_error(diagnostics, "raise it with ulimit -n",
-                        "the limit of open files leaves the gateway %d; it needs at least %d", count, needed);
+              diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "raise it with ulimit -n",
+                                "the limit of open files leaves the gateway %d; it needs at least %d", count, needed);
     while (count) close(taken[--count]);
     return ok;
 }

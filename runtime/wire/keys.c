@@ -27,8 +27,9 @@ static bool write_line(const char *path, const char *text, mode_t mode, Diagnost
     size_t size = (size_t)snprintf(line, sizeof line, "%s\n", text);
     int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (descriptor < 0 && errno == EEXIST)
-        return input_error(diagnostics, path, "give the new key another name, or move the old one away",
-                           "exists already, and a key is never overwritten");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
+                                 "give the new key another name, or move the old one away",
+                                 "exists already, and a key is never overwritten");
     if (descriptor < 0) return file_error(diagnostics, path, "cannot create");
     bool written = write(descriptor, line, size) == (ssize_t)size && fsync(descriptor) == 0;
     explicit_bzero(line, sizeof line);
@@ -57,10 +58,11 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
 {
     struct stat status;
     if (fstat(descriptor, &status) != 0) return file_error(diagnostics, path, "cannot read");
-    if (!S_ISREG(status.st_mode)) return input_error(diagnostics, path, NULL, "is not a file");
+    if (!S_ISREG(status.st_mode))
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a file");
     if (status.st_mode & (S_IRWXG | S_IRWXO))
-        return input_error(diagnostics, path, "run chmod 600 on it",
-                           "is a secret key that others besides its owner can read or change");
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "run chmod 600 on it",
+                                 "is a secret key that others besides its owner can read or change");
     char text[WIRE_KEY_TEXT + 3] = "";
     ssize_t size = read(descriptor, text, sizeof text - 1);
     if (size < 0) return file_error(diagnostics, path, "cannot read");
@@ -72,8 +74,8 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
     if (valid) memcpy(keys->secret_key, text, sizeof keys->secret_key);
     explicit_bzero(text, sizeof text);
     if (valid && zmq_curve_public(keys->public_key, keys->secret_key) == 0) return true;
-    return input_error(diagnostics, path, "skycc key NAME makes NAME.key",
-                       "is not a secret key: one line of %d characters", WIRE_KEY_TEXT);
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "skycc key NAME makes NAME.key",
+                             "is not a secret key: one line of %d characters", WIRE_KEY_TEXT);
 }
 
 bool wire_keys_read(WireKeys *keys, const char *path, Diagnostics *diagnostics)

@@ -151,9 +151,36 @@ static void children_have_no_handlers(void **state)
     signal(SIGINT, SIG_DFL);
 }
 
+static const char *freed[3];
+static int freed_count;
+
+static void note_freed(const char **name) { freed[freed_count++] = *name; }
+
+static int leave(bool early)
+{
+    FREED_WITH(note_freed) const char *first = "first";
+    if (early) return freed_count;
+    FREED_WITH(note_freed) const char *second = "second";
+    FREED char *text = strdup(second);
+    return freed_count + (int)strlen(text);
+}
+
+/* Whatever way a block is left, and after what is returned was computed. */
+static void blocks_free_what_they_declare(void **state)
+{
+    (void)state;
+    assert_int_equal(leave(true), 0);
+    assert_int_equal(freed_count, 1);
+    assert_int_equal(leave(false), 1 + 6);
+    assert_int_equal(freed_count, 3);
+    assert_string_equal(freed[1], "second");
+    assert_string_equal(freed[2], "first");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_free_what_they_declare),
         cmocka_unit_test(arena_gives_zeroed_separate_memory),
         cmocka_unit_test(diagnostics_count_and_keep_the_first_exit_code),
         cmocka_unit_test(shapes_refuse_overflow),
