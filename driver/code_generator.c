@@ -17,8 +17,8 @@ extern const char code_generator_sources[];
 
 static void load(void)
 {
-    Arena arena = {0};
-    char *directory = file_program_directory();
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED char *directory = file_program_directory();
     const char *path = arena_format(&arena, "%s/../lib/skycc/code_generator.so", directory), *error = NULL;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *sources = library ? dlsym(library, "code_generator_sources") : NULL;
@@ -28,8 +28,6 @@ static void load(void)
         error = arena_format(&arena, "%s is of another build than this skycc", path);
     if (error) library = NULL;
     if (error && !(load_error = strdup(error))) memory_exhausted();
-    free(directory);
-    arena_free(&arena);
 }
 
 static void *find(const char *name)

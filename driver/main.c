@@ -107,7 +107,6 @@ int main(int argc, char **argv)
     for (Command command = 0; command < COMMAND_COUNT; command++)
         if (strcmp(name, command_texts[command].name) == 0)
             return finish(run(command, argc - 1, argv + 1, &diagnostics), &diagnostics);
-    diagnostics_error(&diagnostics, EXIT_USAGE, PLACE_NONE, "skycc --help lists the commands", "unknown command '%s'",
-                      name);
+    usage_error(&diagnostics, "skycc --help lists the commands", "unknown command '%s'", name);
     return finish(EXIT_USAGE, &diagnostics);
 }

@@ -161,14 +161,13 @@ static bool put(Amending *amending, const char *directory, Diagnostics *diagnost
 static void tell(Amending *amending)
 {
     const char *path = amendment_path(arena_of(amending), amending->home, amending->amendment.number);
-    Buffer what = {0};
+    FREED_WITH(buffer_free) Buffer what = {0};
     amendment_describe(&amending->amendment, &what);
     text_print(stdout, "%s: from round %lld on:%s\n", path, (long long)amending->amendment.from_round,
                buffer_text(&what));
     text_print(stdout, "the coordinator takes it from %s/coordinator/amendments\n", amending->home);
     if (amending->federate.federation.secure && amendment_has_new_keys(&amending->amendment))
         text_print(stdout, "it has new keys: every site consents by putting the file into its DIR/SITE/amendments\n");
-    buffer_free(&what);
 }
 
 bool amend_federation(const Options *options, Diagnostics *diagnostics)

@@ -165,13 +165,12 @@ static void add_operators(JsonWriter *json, const Census *census, bool supported
     json_open(json, supported ? "operators" : "unsupported", supported ? '{' : '[');
     for (size_t i = 0; i < census->operator_count; i++) {
         const OperatorCount *operator= & census->operators[i];
-        Buffer name = {0};
+        FREED_WITH(buffer_free) Buffer name = {0};
         buffer_print(&name, "%s%s%s", operator->domain, *operator->domain ? "." : "", operator->op);
         if (supported)
             json_add_integer(json, buffer_text(&name), operator->count);
         else if (!operator->supported)
             json_add_string(json, NULL, buffer_text(&name));
-        buffer_free(&name);
     }
     json_close(json, supported ? '}' : ']');
 }
@@ -179,7 +178,7 @@ static void add_operators(JsonWriter *json, const Census *census, bool supported
 static void print_json(const Options *options, const TrainingModel *model, const Census *census, bool ok,
                        const Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     JsonWriter json = {.buffer = &text};
     char hash[33];
     json_open(&json, NULL, '{');
@@ -194,7 +193,6 @@ static void print_json(const Options *options, const TrainingModel *model, const
     json_add_diagnostics(&json, "warnings", diagnostics, false);
     json_close(&json, '}');
     printf("%s\n", buffer_text(&text));
-    buffer_free(&text);
 }
 
 /* ---- Text ---- */

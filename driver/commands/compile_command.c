@@ -60,13 +60,11 @@ static bool write_text(Compilation *compilation, const char *name, Buffer *text,
 /* Writes a file that the user named; it may lie in the output directory. */
 static bool write_beside(const OutputDirectory *directory, const char *path, Buffer *text, Diagnostics *diagnostics)
 {
-    char *place = directory_place(directory, path);
+    FREED char *place = directory_place(directory, path);
     bool is_made = path_inside(place, directory->temporary) && access(place, F_OK) == 0;
-    bool ok = is_made ? diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), "name another file",
-                                          "would replace a part of the compiled folder %s", directory->path)
-                      : write_output(place, text, diagnostics);
-    free(place);
-    return ok;
+    return is_made ? diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(path), "name another file",
+                                       "would replace a part of the compiled folder %s", directory->path)
+                   : write_output(place, text, diagnostics);
 }
 
 static bool write_chosen_report(const Report *report, const OutputDirectory *directory, const char *path,

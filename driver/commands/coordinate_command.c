@@ -58,8 +58,8 @@ static bool lock(const char *directory, Diagnostics *diagnostics)
  * log is not this federation's. */
 static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
 {
-    Buffer header = {0};
-    char *line = NULL;
+    FREED_WITH(buffer_free) Buffer header = {0};
+    FREED char *line = NULL;
     size_t capacity = 0;
     off_t kept = 0;
     coordinator_print_header(&coordinate->federation, &header);
@@ -68,8 +68,6 @@ static off_t whole_rounds(const Coordinate *coordinate, FILE *log)
         if (kept < 0 || line[length - 1] != '\n' || strtoll(line, NULL, 10) > coordinate->coordinator.model.round)
             break;
     }
-    free(line);
-    buffer_free(&header);
     return kept;
 }
 

@@ -178,7 +178,7 @@ static void tell_copies(const Deploy *deploy)
 static void tell_start(const Deploy *deploy)
 {
     const Deployment *deployment = &deploy->deployment;
-    Buffer line = {0}, train = {0};
+    FREED_WITH(buffer_free) Buffer line = {0}, train = {0};
     buffer_print(&train, "%s/train", deployment->destination);
     text_append_word(&line, train.bytes);
     buffer_print(&line, " --data ");
@@ -186,15 +186,13 @@ static void tell_start(const Deploy *deploy)
     bool elsewhere = strcmp(deployment->destination, deployment->directory) != 0;
     if (elsewhere) text_print(stdout, "on %s: ", deploy->list.hosts[0].name);
     printf("%s\n", line.bytes);
-    buffer_free(&line);
-    buffer_free(&train);
 }
 
 /* All hosts should have the MPICH version of this host, or of the first host if the run is started there. */
 static bool judge_all(Deploy *deploy, Diagnostics *diagnostics)
 {
     const Deployment *deployment = &deploy->deployment;
-    Buffer table = {0};
+    FREED_WITH(buffer_free) Buffer table = {0};
     bool ok = true;
     const char *mpi = deploy->options->destination ? NULL : survey_own_mpi(&deploy->arena, diagnostics);
     for (int h = 0; h < deploy->list.host_count && !mpi; h++) mpi = deploy->surveys[h].mpi;
@@ -202,7 +200,6 @@ static bool judge_all(Deploy *deploy, Diagnostics *diagnostics)
     for (int h = 0; h < deploy->list.host_count; h++)
         ok &= readiness_judge(&deploy->surveys[h], deployment, mpi, &table, diagnostics);
     if (!deploy->options->quiet) fputs(buffer_text(&table), stdout);
-    buffer_free(&table);
     return ok;
 }
 

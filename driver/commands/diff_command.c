@@ -173,14 +173,12 @@ static void print_diff(const Plan *before, const Plan *after)
 
 bool diff_command(const Options *options, Diagnostics *diagnostics)
 {
-    Plan before, after;
+    FREED_WITH(plan_free) Plan before = {0}, after = {0};
     if (!plan_read(&before, options->plans[0], diagnostics)) return false;
     bool ok = plan_read(&after, options->plans[1], diagnostics);
     if (ok) {
         print_diff(&before, &after);
         ok = plan_check_limit(&after, "the new plan's", options->fail_above, diagnostics);
-        plan_free(&after);
     }
-    plan_free(&before);
     return ok;
 }

@@ -151,13 +151,12 @@ static int measure_steps(const Measured *m, double *durations)
 /* What the plan makes of as many micro-batches; 0: its schedule does not run. */
 static int64_t planned_step(const Plan *plan, int microbatches, int64_t *known)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     Simulation simulation;
     if (known[microbatches] == 0 && plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
         known[microbatches] = simulation.step_ns;
         simulation_free(&simulation);
     }
-    diagnostics_free(&ignored);
     return known[microbatches];
 }
 
@@ -187,13 +186,12 @@ static void print_steps_of_rows(Buffer *buffer, const Plan *plan, const Measured
 
 static void print_steps(Buffer *buffer, const Plan *plan, const Measured *m)
 {
-    double *durations = memory_allocate((size_t)(m->steps + 1) * sizeof *durations);
+    FREED double *durations = memory_allocate((size_t)(m->steps + 1) * sizeof *durations);
     int count = measure_steps(m, durations);
     qsort(durations, (size_t)count, sizeof *durations, by_value);
     text_format(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
     if (count > 0) print_compared(buffer, "median", plan->simulated_step_ns, durations[count / 2]);
     text_format(buffer, "\n");
-    free(durations);
 }
 
 static void print_measured(Buffer *buffer, const Plan *plan, const Measured *m)
@@ -248,16 +246,14 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
                   .begin = HUGE_VAL,
                   .ranks = memory_allocate((size_t)plan->rank_count * sizeof *m.ranks)};
     JsonReader reader = {path, diagnostics};
-    bool ok = json_is_object(root)
-                  ? json_get_array(reader, root, "", "traceEvents", &events)
-                  : diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a trace");
+    bool ok = json_is_object(root) ? json_get_array(reader, root, "", "traceEvents", &events)
+                                   : input_error(diagnostics, path, NULL, "is not a trace");
     bool several = false; /* steps */
     for (size_t i = 0; ok && i < json_array_size(events) && !several; i++)
         several = json_integer_value(json_object_get(json_object_get(json_array_get(events, i), "args"), "step")) > 0;
     for (size_t i = 0; ok && i < json_array_size(events); i++)
         if (!read_event(&m, plan, json_array_get(events, i), several))
-            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                   "event %zu is not of a run of this plan", i);
+            ok = input_error(diagnostics, path, NULL, "event %zu is not of a run of this plan", i);
     if (ok) print_measured(buffer, plan, &m);
     if (ok) print_parts(buffer, plan, m.ranks);
     free(m.ranks);
@@ -270,16 +266,13 @@ static bool explain_trace(Buffer *buffer, const Plan *plan, const char *path, Di
 
 bool explain_command(const Options *options, Diagnostics *diagnostics)
 {
-    Plan plan;
-    Buffer buffer = {0};
+    FREED_WITH(plan_free) Plan plan = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     if (options->trace && options->report && strcmp(options->report, "svg") == 0)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "leave out one of them",
-                                 "--report svg draws the plan, not what --trace measured");
+        return usage_error(diagnostics, "leave out one of them",
+                           "--report svg draws the plan, not what --trace measured");
     if (!plan_read(&plan, options->plans[0], diagnostics)) return false;
     report_print(&(Report){.plan = &plan}, options->report ? options->report : "text", &buffer);
-    bool ok = (!options->trace || explain_trace(&buffer, &plan, options->trace, diagnostics)) &&
-              file_write_all("-", buffer.bytes, buffer.size, diagnostics);
-    plan_free(&plan);
-    buffer_free(&buffer);
-    return ok;
+    return (!options->trace || explain_trace(&buffer, &plan, options->trace, diagnostics)) &&
+           file_write_all("-", buffer.bytes, buffer.size, diagnostics);
 }

@@ -22,40 +22,36 @@ static bool is_output(const char *name) { return strstr(name, ".onnx") || strstr
 
 static void note_folder(const char *folder)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     DIR *stream = folder ? opendir(folder) : NULL;
     for (struct dirent *entry; stream && (entry = readdir(stream));)
         if (!is_output(entry->d_name)) input_files_note_path(arena_format(&arena, "%s/%s", folder, entry->d_name));
     if (stream) closedir(stream);
-    arena_free(&arena);
 }
 
 /* No output replaces a file of the folder that the model came from, whether or not it is read for this one. */
 static void note_source(const Options *options)
 {
-    OnnxModel model;
-    Diagnostics unsaid = {0};
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     note_folder(options->source);
     if (onnx_model_open(&model, options->model, true, &unsaid))
         note_folder(onnx_model_property(&model, PROPERTY_FOLDER));
-    onnx_model_close(&model);
-    diagnostics_free(&unsaid);
 }
 
 /* ---- What is written ---- */
 
 static bool read_labels(DataLabels *labels, const Options *options, Arena *arena, Diagnostics *diagnostics)
 {
-    OnnxModel model;
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
     if (!onnx_model_open(&model, options->model, true, diagnostics)) return false;
     const DataOrigin origin = model_origin(&model, options->model, arena);
-    onnx_model_close(&model);
     return model_labels(labels, options->labels, &origin, arena, diagnostics);
 }
 
 static bool write_folder(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     DataLabels labels = {0};
     bool ok = !options->labels || read_labels(&labels, options, &arena, diagnostics);
     FolderExport folder = {.output = options->folder,
@@ -65,7 +61,6 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
                            .problem = labels.problem,
                            .as_is = options->as_is};
     ok = ok && folder_export(options->model, &folder, find, context, diagnostics);
-    arena_free(&arena);
     return ok;
 }
 
@@ -94,12 +89,11 @@ static bool write_models(const Options *options, MergedWeights *low_rank, FindTr
 
 static bool export_low_rank(const Options *options, TrainedValues *values, Diagnostics *diagnostics)
 {
-    MergedWeights merged = {0};
+    FREED_WITH(merged_weights_free) MergedWeights merged = {0};
     bool ok = trained_values_merge(&merged, values, options->model, diagnostics);
     ok = ok && write_models(options, &merged, merged_weights_find, &merged, diagnostics);
     if (ok && !options->quiet && (options->output || options->folder || options->gguf))
         merging_difference_print(&merged, options->model, stderr);
-    merged_weights_free(&merged);
     return ok;
 }
 
@@ -115,7 +109,7 @@ static bool export_as_asked(const Options *options, TrainedValues *values, Diagn
 
 bool export_command(const Options *given, Diagnostics *diagnostics)
 {
-    TrainedValues values = {0};
+    FREED_WITH(trained_values_free) TrainedValues values = {0};
     Settings settings = {.arena = {0}};
     Options options;
     bool ok = given->output || given->folder || given->adapter || given->gguf ||
@@ -129,7 +123,6 @@ bool export_command(const Options *given, Diagnostics *diagnostics)
                       "give the trained weights: skycc export MODEL.onnx CHECKPOINT, or skycc export RUN")) &&
          trained_values_open(&values, options.checkpoint, diagnostics) &&
          export_as_asked(&options, &values, diagnostics);
-    trained_values_free(&values);
     arena_free(&settings.arena);
     return ok;
 }

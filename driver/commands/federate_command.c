@@ -26,17 +26,15 @@ static const char *site_directory(Federate *federate, int site)
 
 static bool copy_file(const char *from, const char *to, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, from, diagnostics)) return false;
-    bool ok = file_write_part(to, file.bytes, file.size, diagnostics);
-    file_unmap(&file);
-    return ok;
+    return file_write_part(to, file.bytes, file.size, diagnostics);
 }
 
 /* The files next to the model that hold its weights: frozen ones are in no checkpoint. */
 static bool copy_external(Federate *federate, const char *directory, Diagnostics *diagnostics)
 {
-    OnnxModel model;
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
     bool ok = onnx_model_open(&model, federate->options->model, false, diagnostics);
     for (size_t i = 0; ok && i < model.proto->graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = model.proto->graph->initializer[i];
@@ -57,7 +55,6 @@ static bool copy_external(Federate *federate, const char *directory, Diagnostics
                                model.external.files[f]->location)
                  : copy_file(model.external.files[f]->path, to, diagnostics);
     }
-    onnx_model_close(&model);
     return ok;
 }
 

@@ -50,15 +50,13 @@ bool federate_compile_site(Federate *federate, int site, const char *directory, 
 bool federate_write_common(Federate *federate, const char *directory, int site, const char *model,
                            Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     federate->federation.compiled.site = site;
     federation_print(&federate->federation, &text);
-    bool ok = file_write_part(arena_format(&federate->arena, "%s/federation.yaml", directory), buffer_text(&text),
-                              text.size, diagnostics) &&
-              global_model_write(&federate->start.model, arena_format(&federate->arena, "%s/%s", directory, model),
-                                 diagnostics);
-    buffer_free(&text);
-    return ok;
+    return file_write_part(arena_format(&federate->arena, "%s/federation.yaml", directory), buffer_text(&text),
+                           text.size, diagnostics) &&
+           global_model_write(&federate->start.model, arena_format(&federate->arena, "%s/%s", directory, model),
+                              diagnostics);
 }
 
 bool federate_finish_site(Federate *federate, int site, const char *directory, Diagnostics *diagnostics)

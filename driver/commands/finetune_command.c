@@ -115,7 +115,7 @@ static bool lies_in(const char *path, const char *real)
 /* --force removes the former run: it must not hold what this one reads. */
 static bool check_inputs(Finetuning *finetuning, Diagnostics *diagnostics)
 {
-    char *run = realpath(finetuning->run, NULL);
+    FREED char *run = realpath(finetuning->run, NULL);
     bool ok = true;
     static const SettingKey keys[] = {SETTING_MODEL, SETTING_TABLES,  SETTING_EVAL,
                                       SETTING_TEST,  SETTING_CLUSTER, SETTING_TOKENIZER};
@@ -128,7 +128,6 @@ static bool check_inputs(Finetuning *finetuning, Diagnostics *diagnostics)
                                        "name another directory with -o", "holds '%s', which this run reads", path);
             at += length;
         }
-    free(run);
     return ok;
 }
 
@@ -211,13 +210,12 @@ static bool prepare_run(Finetuning *finetuning, Diagnostics *diagnostics)
 /* The page is for people who watch: training goes on without it. */
 static void report(Finetuning *finetuning, RunState state)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     bool written = run_report_write(&finetuning->settings, finetuning->run, finetuning->part, state, &diagnostics);
     if (!written && !finetuning->unreported)
         text_print(stderr, "skycc: warning: %s/report.html: %s; training goes on, and it is tried again\n",
                    finetuning->run, diagnostics.last ? diagnostics.last->message : "cannot be written");
     finetuning->unreported = !written;
-    diagnostics_free(&diagnostics);
 }
 
 static void watch(void *finetuning, bool ended)
@@ -230,7 +228,7 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
     int code = training_run(command, "--resume", watch, finetuning, diagnostics);
     if (code == 0) return true;
     if (diagnostics->errors) return false;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     if (code == EXIT_DIVERGED)
         return diagnostics_error(diagnostics, code, PLACE_FILE(finetuning->run),
                                  "train again with a lower --lr or a longer --warmup, and --force to replace this run",
@@ -240,7 +238,6 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
                                                        text_word(&arena, finetuning->run))
                                         : NULL,
                       code >= 128 ? "training was interrupted" : "training failed");
-    arena_free(&arena);
     return false;
 }
 
@@ -248,7 +245,7 @@ static bool train(Finetuning *finetuning, const SingleCommand *command, Diagnost
 static const char *read_dealing(Finetuning *finetuning)
 {
     Arena *arena = &finetuning->settings.arena;
-    Diagnostics unread = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     json_t *plan = json_read(run_file(arena, finetuning->part, "programs/plan.json"), &unread), *replica;
     const char *dealing = NULL;
     size_t i;
@@ -260,7 +257,6 @@ static const char *read_dealing(Finetuning *finetuning)
                                rows, count, count == 1 ? "" : "es");
     }
     json_decref(plan);
-    diagnostics_free(&unread);
     return dealing;
 }
 
@@ -354,14 +350,13 @@ static void link_best(const Finetuning *finetuning, const char *part)
 {
     static const char *const names[] = {"model",       "model.onnx", "embedding.onnx", "adapter",
                                         "checkpoints", "log.csv",    "metrics.json",   "test.json"};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *link = run_file(&arena, finetuning->run, names[i]);
         unlink(link);
         if (access(run_file(&arena, part, names[i]), F_OK) == 0)
             (void)!symlink(arena_format(&arena, "%s/%s", strrchr(part, '/') + 1, names[i]), link);
     }
-    arena_free(&arena);
 }
 
 /* Mean and standard error over the seeds; the best one's files become the run's. */
@@ -468,7 +463,7 @@ static bool check_commands(Finetuning *finetuning, Diagnostics *diagnostics)
 static bool change_programs(Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const char *plan = run_file(&finetuning->settings.arena, finetuning->part, "programs/plan.json");
-    Buffer former = {0};
+    FREED_WITH(buffer_free) Buffer former = {0};
     finetuning->dealing = read_dealing(finetuning);
     if (!read_file(plan, &former, diagnostics)) return false;
     unlink(plan);
@@ -482,7 +477,6 @@ static bool change_programs(Finetuning *finetuning, Diagnostics *diagnostics)
         file_write_all(plan, former.bytes, former.size, diagnostics);
         file_write_all(settings_file(finetuning), finetuning->former.bytes, finetuning->former.size, diagnostics);
     }
-    buffer_free(&former);
     return ok;
 }
 

@@ -25,7 +25,7 @@ static bool name_labels(Head *head, const Options *options, Arena *arena, Diagno
 /* Imports a folder, or puts a head on a graph. */
 static bool run(const Options *options, bool imports, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Head head;
     FILE *summary = options->quiet ? NULL : stderr;
     bool ok =
@@ -34,7 +34,6 @@ static bool run(const Options *options, bool imports, Diagnostics *diagnostics)
                                  options->seed, summary, diagnostics)
          : options->as_is ? head_keep(options->model, options->output, &head, diagnostics)
                           : head_add(options->model, options->output, &head, options->seed, summary, diagnostics));
-    arena_free(&arena);
     return ok;
 }
 

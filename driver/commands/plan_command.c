@@ -24,17 +24,15 @@ static bool check(const Options *options, Diagnostics *diagnostics)
 
 static bool write_plan(const Plan *plan, const char *path, Diagnostics *diagnostics)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     plan_print(plan, &buffer);
-    bool ok = file_write_all(path, buffer.bytes, buffer.size, diagnostics);
-    buffer_free(&buffer);
-    return ok;
+    return file_write_all(path, buffer.bytes, buffer.size, diagnostics);
 }
 
 static bool print_report(const Options *options, const PlannedModel *planned, Diagnostics *diagnostics)
 {
     if (options->output && strcmp(options->output, "-") == 0 && !options->report) return true;
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     Advice advice;
     advice_make(&advice, &planned->plan, &planned->costs, planned->advice_deadline);
     smaller_microbatches_advise(planned, &options->plan, &advice);
@@ -42,7 +40,6 @@ static bool print_report(const Options *options, const PlannedModel *planned, Di
                  options->report ? options->report : "text", &buffer);
     bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
     advice_free(&advice);
-    buffer_free(&buffer);
     return ok;
 }
 
@@ -96,9 +93,9 @@ static bool check_federation(const Options *options, Diagnostics *diagnostics)
 
 static bool plan_federation(const Options *options, Diagnostics *diagnostics)
 {
-    FederationPlans plans = {0};
+    FREED_WITH(federation_plans_free) FederationPlans plans = {0};
     ModelOptions load = options->load;
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     load.train = load.import.no_weights = true;
     load.seed = options->seed;
     bool ok = check_federation(options, diagnostics) &&
@@ -111,18 +108,14 @@ static bool plan_federation(const Options *options, Diagnostics *diagnostics)
             ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_FILE(options->federation), NULL,
                                    "no way to train on these sites fits their memory");
     }
-    buffer_free(&buffer);
-    federation_plans_free(&plans);
     return ok;
 }
 
 bool plan_command(const Options *options, Diagnostics *diagnostics)
 {
-    PlannedModel planned = {0};
+    FREED_WITH(planned_model_free) PlannedModel planned = {0};
     if (options->federation) return plan_federation(options, diagnostics);
     if (options->federation_wishes.local_steps || options->federation_wishes.overlap)
         return usage_error(diagnostics, NULL, "--local-steps and --overlap need --federation");
-    bool ok = check(options, diagnostics) && make_plan(options, &planned, diagnostics);
-    planned_model_free(&planned);
-    return ok;
+    return check(options, diagnostics) && make_plan(options, &planned, diagnostics);
 }

@@ -17,7 +17,7 @@ bool plot_command(const Options *options, Diagnostics *diagnostics)
             return usage_error(diagnostics, "name it .svg: browsers show it, and rsvg-convert makes other forms of it",
                                "skycc plot writes SVG, not %s", suffix);
     size_t count = options->inputs.count;
-    PlotLog *logs = memory_allocate(count * sizeof *logs);
+    FREED PlotLog *logs = memory_allocate(count * sizeof *logs);
     Buffer svg = {0};
     bool ok = true;
     for (size_t i = 0; i < count; i++) {
@@ -32,6 +32,5 @@ bool plot_command(const Options *options, Diagnostics *diagnostics)
     ok = ok && file_write_all(options->output ? options->output : "-", svg.bytes, svg.size, diagnostics);
     buffer_free(&svg);
     for (size_t i = 0; i < count; i++) plot_log_free(&logs[i]);
-    free(logs);
     return ok;
 }

@@ -127,7 +127,7 @@ static void read_ends(Prediction *prediction, const json_t *found)
 /* Reads the configuration with which the model was imported. */
 static bool read_config(Prediction *prediction, const char *text, Diagnostics *diagnostics)
 {
-    HuggingFaceConfig config = {0};
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
     bool ok = config_parse(&config, text, prediction->options->model, &prediction->arena, diagnostics);
     if (ok) {
         prediction->most_width = encoder_most_positions(&config);
@@ -136,7 +136,6 @@ static bool read_config(Prediction *prediction, const char *text, Diagnostics *d
         prediction->several |= problem && strcmp(problem, LABELS_SEVERAL) == 0;
         read_ends(prediction, json_object_get(config.json, "eos_token_id"));
     }
-    config_free(&config);
     return ok;
 }
 
@@ -172,7 +171,7 @@ static bool read_inputs(Prediction *prediction, const OnnxModel *model, Diagnost
 
 static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
 {
-    OnnxModel model;
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
     if (!onnx_model_open(&model, prediction->path, true, diagnostics)) return false;
     const char *config = onnx_model_property(&model, PROPERTY_CONFIG);
     const char *folder = onnx_model_property(&model, PROPERTY_FOLDER);
@@ -180,7 +179,6 @@ static bool read_model(Prediction *prediction, Diagnostics *diagnostics)
               (!config || read_config(prediction, config, diagnostics));
     prediction->origin = model_origin(&model, prediction->options->model, &prediction->arena);
     prediction->folder = tokenizer_folder(prediction->path, folder, &prediction->arena);
-    onnx_model_close(&model);
     return ok;
 }
 
@@ -202,10 +200,8 @@ static bool take_checkpoint(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *checkpoint = prediction->options->checkpoint;
     if (!checkpoint) return true;
-    TrainedValues values = {0};
-    bool ok = trained_values_open(&values, checkpoint, diagnostics) && write_trained(prediction, &values, diagnostics);
-    trained_values_free(&values);
-    return ok;
+    FREED_WITH(trained_values_free) TrainedValues values = {0};
+    return trained_values_open(&values, checkpoint, diagnostics) && write_trained(prediction, &values, diagnostics);
 }
 
 /* ---- The rows ---- */
@@ -327,7 +323,7 @@ static bool ask_in_own_template(Prediction *prediction, GenerateOptions *wanted,
 {
     const char *folder = prediction->folder ? prediction->folder : ".";
     FolderTemplate *template = folder_template_open(folder, prediction->tokenizer, diagnostics);
-    Buffer text = {0}, problem = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, problem = {0};
     if (!template) return false;
     int32_t end = folder_template_ask(template, wanted->prompt, &text, &problem);
     if (end < 0) usage_error(diagnostics, "--chat-template plain", "%s", buffer_text(&problem));
@@ -339,8 +335,6 @@ static bool ask_in_own_template(Prediction *prediction, GenerateOptions *wanted,
     }
     wanted->prompt = arena_string(&prediction->arena, buffer_text(&text));
     folder_template_free(template);
-    buffer_free(&text);
-    buffer_free(&problem);
     return end >= 0;
 }
 
@@ -386,7 +380,7 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
     const char *scratch = scratch_place(prediction, "steps", diagnostics);
     if (!scratch || !open_tokenizer(prediction, diagnostics)) return false;
     if (!ask_in_template(prediction, &wanted, diagnostics)) return false;
-    Buffer text = {0}, shown = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, shown = {0};
     bool to_file = options->output && strcmp(options->output, "-") != 0;
     bool ok = generate(&prediction->predictor, &wanted, prediction->tokenizer, prediction->path, options->model,
                        prediction->width, prediction->ends, prediction->end_count, scratch, options->threads, &text,
@@ -394,8 +388,6 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
     if (!to_file) text_append_lines(&shown, buffer_text(&text), text.size);
     ok = ok && file_write_all(to_file ? options->output : "-", to_file ? text.bytes : shown.bytes,
                               to_file ? text.size : shown.size, diagnostics);
-    buffer_free(&shown);
-    buffer_free(&text);
     return ok;
 }
 
@@ -433,13 +425,11 @@ static bool read_labels_of(Prediction *prediction, Diagnostics *diagnostics)
 static bool measure(Prediction *prediction, Diagnostics *diagnostics)
 {
     const char *output = prediction->options->output;
-    Buffer text = {0}, json = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, json = {0};
     bool ok = scores_measure(&prediction->predictions, &text, &json, diagnostics) && file_inputs_unchanged(diagnostics);
     buffer_append(&json, "\n", 1);
     ok = ok && (!output || file_write_all(output, json.bytes, json.size, diagnostics));
     if (ok) fwrite(text.bytes, 1, text.size, stdout); /* main reports what cannot be printed, after finetune's end */
-    buffer_free(&text);
-    buffer_free(&json);
     return ok;
 }
 
@@ -504,7 +494,7 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
                                     {"rows.safetensors", options->data}};
     enum { NAMES = sizeof names / sizeof *names };
     Diagnostics renamed[NAMES] = {{.errors = 0}};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *folder = prediction->directory.temporary;
     for (int i = 0; i < NAMES; i++) {
         const char *path = folder && names[i][1] ? arena_format(&arena, "%s/%s", folder, names[i][0]) : NULL;
@@ -512,7 +502,6 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     }
     diagnostics_append(diagnostics, &renamed[NAMES - 1]);
     for (int i = 0; i < NAMES; i++) diagnostics_free(&renamed[i]);
-    arena_free(&arena);
 }
 
 /* How many parts blanks make of the line. */
@@ -545,10 +534,10 @@ static bool keep_standard_input(Prediction *prediction, const Settings *settings
 {
     bool lines = !options->data && options->texts[0] && strcmp(options->texts[0], "-") == 0;
     if (!lines && !(options->data && strcmp(options->data, "-") == 0)) return true;
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, "-", diagnostics)) return false;
     const char *text = (const char *)file.bytes, *end = text + file.size;
-    Buffer rows = {0};
+    FREED_WITH(buffer_free) Buffer rows = {0};
     for (const char *line = text, *stop; lines && line < end; line = stop + 1) {
         stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
@@ -570,11 +559,8 @@ static bool keep_standard_input(Prediction *prediction, const Settings *settings
     options->data = scratch_place(prediction, name, diagnostics);
     prediction->lines = lines;
     if (lines) options->texts[0] = "text";
-    bool ok = options->data && file_write_all(options->data, lines ? buffer_text(&rows) : text,
-                                              lines ? rows.size : file.size, diagnostics);
-    buffer_free(&rows);
-    file_unmap(&file);
-    return ok;
+    return options->data &&
+           file_write_all(options->data, lines ? buffer_text(&rows) : text, lines ? rows.size : file.size, diagnostics);
 }
 
 /* A table becomes a data set as the run's own did, with its numbers of labels. */
@@ -607,7 +593,7 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
                              .chat_template = settings.of[SETTING_CHAT_TEMPLATE].value,
                              .columns = settings.of[SETTING_TEXT].value,
                              .end_of_text = settings.of[SETTING_END_OF_TEXT].value};
-    Diagnostics found = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     if (measures) options->texts[0] = NULL;
     if (measures && settings.of[SETTING_FORMAT].value) { /* not the embedding of single texts */
         options->model = run_file(&settings.arena, given->model, "model.onnx");
@@ -621,7 +607,6 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
              ? go_on(&prediction, &found)
              : read_rows(&prediction, &found) && settle_width(&prediction, &found) && predict(&prediction, &found));
     report(&prediction, &found, diagnostics);
-    diagnostics_free(&found);
     prediction_free(&prediction);
     arena_free(&settings.arena);
     return ok;

@@ -65,7 +65,7 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     LocalProgram program;
     MeasureCompany company = {0};
     if (!probe->opencl) company = measure_company(&probe->planned.cluster, machine->threads, parallel_processors());
-    Execution *executions = memory_allocate((size_t)(company.count + 1) * sizeof *executions);
+    FREED Execution *executions = memory_allocate((size_t)(company.count + 1) * sizeof *executions);
     local_program_create(&program, &probe->planned.model, code);
     if (probe->opencl) local_program_bind_opencl(&program, probe->opencl);
     bool ok = probe->opencl || local_program_compile(&program, probe->options->target_cpu, diagnostics);
@@ -80,7 +80,6 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     else if (ok)
         ok = measure_stage(machine, &probe->profile.arena, executions, probe->traffic, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
-    free(executions);
     local_program_free(&program);
     return ok;
 }
@@ -381,14 +380,13 @@ static bool load(Probe *probe, Diagnostics *diagnostics)
 /* All processes read the same files and report the same: one of them prints it. */
 static void say_once(const ProbeWorld *world, Diagnostics *diagnostics)
 {
-    char *text = NULL;
+    FREED char *text = NULL;
     size_t bytes = 0;
     FILE *stream = open_memstream(&text, &bytes);
     if (!stream) memory_exhausted();
     diagnostics_print(diagnostics, stream);
     fclose(stream);
     if (!probe_world_speaks(world, hash_bytes(text, bytes))) diagnostics_free(diagnostics);
-    free(text);
 }
 
 bool probe_command(const Options *options, Diagnostics *diagnostics)

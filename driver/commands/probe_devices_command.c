@@ -27,12 +27,12 @@ bool probe_devices_command(const Options *options, Diagnostics *diagnostics)
                            "--devices lists what this host has, without a model, "
                            "a cluster or a file to write");
     Target target;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int count;
     if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
     text_print(stdout, "native\n  %s (%s), %d processors\n", target.cpu, target.triple, parallel_processors());
     target_free(&target);
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     const OpenClDevice *devices = opencl_devices(&arena, &count, &said);
     for (int d = 0; devices && d < count; d++) {
         int number = 0; /* as opencl_choose counts them */
@@ -40,7 +40,5 @@ bool probe_devices_command(const Options *options, Diagnostics *diagnostics)
         print_opencl(&devices[d], number);
     }
     if (!devices) text_print(stdout, "opencl\n  none: %s\n", said.first->message);
-    diagnostics_free(&said);
-    arena_free(&arena);
     return true;
 }

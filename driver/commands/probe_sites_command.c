@@ -63,7 +63,7 @@ static LinkProfile profile_of(const SiteLink *measured, const char *from, const 
 static bool write_links(const Options *options, const Findings *found, int (*site_of)(const void *, const char *),
                         const void *sites, Diagnostics *diagnostics)
 {
-    Profile profile = {.reference = {.target = "", .threads = 1}};
+    FREED_WITH(profile_free) Profile profile = {.reference = {.target = "", .threads = 1}};
     size_t kept = 0;
     if (access(options->output, F_OK) == 0 && !profile_read(&profile, options->output, diagnostics)) return false;
     LinkProfile *all = arena_new_array(&profile.arena, LinkProfile, profile.link_count + found->count);
@@ -80,9 +80,7 @@ static bool write_links(const Options *options, const Findings *found, int (*sit
     for (size_t f = 0; f < found->count; f++) all[kept++] = found->links[f];
     profile.links = all;
     profile.link_count = kept;
-    bool ok = profile_write(&profile, options->output, diagnostics);
-    profile_free(&profile);
-    return ok;
+    return profile_write(&profile, options->output, diagnostics);
 }
 
 /* ---- Sites of a cluster, all with each other ---- */
@@ -116,7 +114,7 @@ static bool probe_cluster(const Options *options, const Cluster *cluster, const 
                            "list the sites there: sites: [{name: ..., address: ..., key: ...}, ...]",
                            site < 0 ? "has no site '%s'" : "has no other site than '%s'", options->site);
     size_t sites = (size_t)cluster->site_count, count = sites * (sites - 1) / 2;
-    SiteLink *links = memory_allocate(count * sizeof *links);
+    FREED SiteLink *links = memory_allocate(count * sizeof *links);
     Findings found = {memory_allocate(count * sizeof *found.links), 0};
     bool ok = probe_sites(&(SiteProbe){cluster, site, keys, options->patience_s}, links, diagnostics);
     for (size_t l = 0; l < count && ok; l++) {
@@ -127,7 +125,6 @@ static bool probe_cluster(const Options *options, const Cluster *cluster, const 
     }
     ok = ok && write_links(options, &found, site_of_device, cluster, diagnostics);
     free(found.links);
-    free(links);
     return ok;
 }
 

@@ -20,12 +20,11 @@
 /* Whether the model has inputs; true also if it cannot be read, which the import explains later. */
 static bool takes_inputs(const char *path)
 {
-    Diagnostics unread = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     OnnxModel model;
     bool opened = strcmp(path, "-") != 0 && onnx_model_open(&model, path, true, &unread);
     bool takes = !opened || model.proto->graph->n_input > 0;
     if (opened) onnx_model_close(&model);
-    diagnostics_free(&unread);
     return takes;
 }
 
@@ -49,12 +48,11 @@ typedef struct Run {
 static bool read_choices(Run *run, bool *coded, Diagnostics *diagnostics)
 {
     const char *path = run->options->plans[0];
-    Plan plan;
+    FREED_WITH(plan_free) Plan plan = {0};
     if (!path) return true;
     if (!plan_read(&plan, path, diagnostics)) return false;
     *coded = plan.codecs & ~CODECS_LOSSLESS;
     dealt_step_open(&run->dealt, &plan);
-    plan_free(&plan);
     return true;
 }
 
@@ -62,12 +60,10 @@ static bool read_choices(Run *run, bool *coded, Diagnostics *diagnostics)
 static bool code_links(Run *run, Diagnostics *diagnostics)
 {
     const char *path = run->options->plans[0];
-    Plan plan;
+    FREED_WITH(plan_free) Plan plan = {0};
     if (!path) return true;
     if (!plan_read(&plan, path, diagnostics)) return false;
-    bool ok = plan_codecs_apply(&run->model, &plan, path, diagnostics);
-    plan_free(&plan);
-    return ok;
+    return plan_codecs_apply(&run->model, &plan, path, diagnostics);
 }
 
 /* The part of an input that a micro-batch has: all of it, unless a step's are dealt. */
@@ -355,12 +351,11 @@ static void write_gradients(Run *run)
 /* Lists frozen parameters, one per line: skycc export takes their values from the model. */
 static void note_frozen(Run *run)
 {
-    Buffer names = {0};
+    FREED_WITH(buffer_free) Buffer names = {0};
     for (size_t i = 0; i < run->model.imported.parameter_count; i++)
         if (run->model.imported.parameters[i].frozen)
             buffer_print(&names, "%s%s", names.size ? "\n" : "", run->model.imported.parameters[i].name);
     if (names.size) safetensors_writer_metadata(run->writer, "frozen", arena_string(&run->arena, buffer_text(&names)));
-    buffer_free(&names);
 }
 
 /* The forward pass of a step, whose inputs are filled. Dealt micro-batches run backward at once
@@ -430,8 +425,6 @@ static void run_free(Run *run)
 
 bool run_command(const Options *options, Diagnostics *diagnostics)
 {
-    Run run = {.options = options};
-    bool ok = load(&run, diagnostics) && compile(&run, diagnostics) && execute(&run, diagnostics);
-    run_free(&run);
-    return ok;
+    FREED_WITH(run_free) Run run = {.options = options};
+    return load(&run, diagnostics) && compile(&run, diagnostics) && execute(&run, diagnostics);
 }

@@ -63,9 +63,8 @@ static void print_summary(const Options *options, const DatasetOptions *dataset,
                summary->unknown, summary->tokens);
     if (dataset->balance) text_print(stderr, "balanced: %zu rows are copies\n", summary->repeated);
     if (summary->held_out) {
-        char *path = dataset_holdout_path(options->output);
+        FREED char *path = dataset_holdout_path(options->output);
         text_print(stderr, "%s: %zu rows\n", path, summary->held_out);
-        free(path);
     }
     if (dataset->task == DATASET_QA)
         text_print(stderr, "windows: %zu of %zu rows; %zu have an answer\n", summary->examples, summary->rows,
@@ -121,7 +120,7 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
 {
     DatasetOptions dataset = options->dataset;
     if (!settle(options, &dataset, diagnostics)) return false;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Tokenizer *tokenizer = open_tokenizer(options, &dataset, &arena, diagnostics);
     const char **more = arena_new_array(&arena, const char *, options->tables.count);
     for (size_t i = 1; i < options->tables.count; i++) more[i - 1] = options->tables.items[i];
@@ -138,6 +137,5 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     folder_template_free(dataset.folder_template);
     tokenizer_free(tokenizer);
-    arena_free(&arena);
     return ok;
 }

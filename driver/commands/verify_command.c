@@ -133,7 +133,7 @@ static const char *find_costs(const Options *options, Arena *arena, Diagnostics 
 
 bool verify_command(const Options *options, Diagnostics *diagnostics)
 {
-    Plan plan;
+    FREED_WITH(plan_free) Plan plan = {0};
     Costs costs;
     Verified verified;
     Arena arena = {0};
@@ -149,6 +149,5 @@ bool verify_command(const Options *options, Diagnostics *diagnostics)
         ok = ok && verify_audits(options, &plan, &costs, diagnostics);
         costs_free(&costs);
     }
-    plan_free(&plan);
     return ok;
 }

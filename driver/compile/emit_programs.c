@@ -91,26 +91,22 @@ static bool write_kernels(Emission *emission, Diagnostics *diagnostics)
 static bool emit_text(Emission *emission, const char *base, SkyProgram *program, Diagnostics *diagnostics)
 {
     bool llvm = emission->options->form == EMIT_LLVM;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     if (program->opencl_device) { /* the text of its kernels is that of the program */
         opencl_bind(program, &arena);
-        bool ok = file_write_all(arena_format(&arena, "%s.cl", base), program->opencl_source,
-                                 strlen(program->opencl_source), diagnostics);
-        arena_free(&arena);
-        return ok;
+        return file_write_all(arena_format(&arena, "%s.cl", base), program->opencl_source,
+                              strlen(program->opencl_source), diagnostics);
     }
     CompiledKernels *compiled =
         kernels_compile_program(program, &emission->target, kernel_cache_defaults(&arena), diagnostics);
     bool ok = compiled != NULL;
     if (ok) {
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         kernels_print(compiled, llvm ? KERNEL_TEXT_LLVM : KERNEL_TEXT_ASSEMBLY, &text);
         ok = file_write_all(arena_format(&arena, "%s%s", base, llvm ? ".ll" : ".s"), buffer_text(&text), text.size,
                             diagnostics);
-        buffer_free(&text);
         kernels_free(compiled);
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -144,7 +140,7 @@ static bool write_kept(const Emission *emission, Arena *arena, size_t rank, Diag
 static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagnostics)
 {
     SkyProgram *program = &emission->pipeline->programs[rank];
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *base = rank_base(emission, &arena, rank);
     const char *tables = arena_format(&arena, "%s.o", base);
     bool ok = true;
@@ -159,7 +155,6 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
     if (ok && emission->options->form == EMIT_PROGRAMS)
         ok = link_rank(emission, base, tables, diagnostics) &&
              (!program->opencl_device || write_kept(emission, &arena, rank, diagnostics));
-    arena_free(&arena);
     return ok;
 }
 

@@ -170,14 +170,13 @@ static bool deploy_needs_write(const StagePrograms *pipeline, const Cluster *clu
                    .member_count = count,
                    .folder = folder,
                    .diagnostics = diagnostics};
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     bool ok = collect(&needs);
     if (ok) {
         deploy_list_print(&needs.list, &text);
         ok = file_write_all(arena_format(&needs.list.arena, "%s/" DEPLOY_LIST_FILE, folder), text.bytes, text.size,
                             diagnostics);
     }
-    buffer_free(&text);
     free(needs.list.files);
     free(needs.list.processors);
     arena_free(&needs.list.arena);
@@ -317,7 +316,7 @@ static void add_run(const StagePrograms *pipeline, JsonWriter *json)
 {
     const SkyProgram *program = &pipeline->programs[0];
     char hash[33];
-    Buffer run = {0};
+    FREED_WITH(buffer_free) Buffer run = {0};
     buffer_print(&run, "%u %s %s %s %s %s %llu", program->version, program->model_hash, program->plan_hash,
                  program->recipe_hash, program->weights_hash, program->low_rank, (unsigned long long)program->seed);
     for (size_t s = 0; s < pipeline->site_count; s++) {
@@ -325,7 +324,6 @@ static void add_run(const StagePrograms *pipeline, JsonWriter *json)
         buffer_print(&run, "\n%s %s %s", site->name, site->key, site->address ? site->address : "");
     }
     json_add_string(json, "run", hash_format(hash_bytes(run.bytes, run.size), hash));
-    buffer_free(&run);
 }
 
 static void print_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, Buffer *text)
@@ -356,11 +354,9 @@ static void print_site_file(const StagePrograms *pipeline, const Plan *plan, siz
 static bool write_site_file(const StagePrograms *pipeline, const Plan *plan, size_t site, const char *path,
                             Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_site_file(pipeline, plan, site, &text);
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    return ok;
+    return file_write_all(path, text.bytes, text.size, diagnostics);
 }
 
 /* The gateway runs where `train` does: on the host of the site's first rank. */
@@ -375,7 +371,7 @@ static bool add_gateway(const StagePrograms *pipeline, const Cluster *cluster, s
 static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster, const size_t *members,
                         size_t count, const char *directory, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     LaunchRank *ranks = arena_new_array(&arena, LaunchRank, count);
     const char *folder = stage_programs_folder(pipeline, &arena, directory, members[0]);
     size_t site = pipeline->rank_sites[members[0]];
@@ -396,7 +392,6 @@ static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const C
         ok = write_site_file(pipeline, plan, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
              add_gateway(pipeline, cluster, members[0], arena_format(&arena, "%s/gateway", folder), diagnostics);
     ok = ok && deploy_needs_write(pipeline, cluster, members, count, folder, diagnostics);
-    arena_free(&arena);
     return ok;
 }
 
@@ -404,7 +399,7 @@ bool launch_files_make(const StagePrograms *pipeline, const Plan *plan, const Cl
                        Diagnostics *diagnostics)
 {
     size_t folders = pipeline->in_folders ? pipeline->site_count : 1;
-    size_t *members = memory_allocate(pipeline->rank_count * sizeof *members);
+    FREED size_t *members = memory_allocate(pipeline->rank_count * sizeof *members);
     bool ok = true;
     for (size_t f = 0; f < folders && ok; f++) {
         size_t count = 0;
@@ -412,6 +407,5 @@ bool launch_files_make(const StagePrograms *pipeline, const Plan *plan, const Cl
             if (pipeline->rank_sites[r] == f) members[count++] = r;
         ok = make_folder(pipeline, plan, cluster, members, count, directory, diagnostics);
     }
-    free(members);
     return ok;
 }

@@ -41,7 +41,7 @@ static int by_name(const void *a, const void *b) { return strcmp(*(const char *c
 /* The specification in one form, whatever the order of keys and targets, with defaults filled in. */
 static const char *settled_text(const LowRankSpec *spec, Arena *arena)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     size_t bytes = spec->target_count * sizeof *spec->targets;
     const char **sorted = arena_copy(arena, spec->targets, bytes);
     qsort(sorted, spec->target_count, sizeof *sorted, by_name);
@@ -54,9 +54,7 @@ static const char *settled_text(const LowRankSpec *spec, Arena *arena)
         buffer_print(&text, ",dropout=");
         json_print_number(&text, spec->dropout);
     }
-    const char *kept = arena_string(arena, buffer_text(&text));
-    buffer_free(&text);
-    return kept;
+    return arena_string(arena, buffer_text(&text));
 }
 
 bool low_rank_parse(LowRankSpec *spec, const char *text, Arena *arena, Diagnostics *diagnostics)
@@ -181,7 +179,7 @@ static bool refuse_target(const char *target, const Choice *choice, Diagnostics 
 {
     enum { MOST_LISTED = 40 };
     ImportedModel *model = choice->model;
-    Buffer names = {0};
+    FREED_WITH(buffer_free) Buffer names = {0};
     int listed = 0;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ProductWeight weight = choice->weights[model->parameters[i].value];
@@ -192,7 +190,6 @@ static bool refuse_target(const char *target, const Choice *choice, Diagnostics 
     if (listed > MOST_LISTED) buffer_print(&names, " and %d more (skycc check -v)", listed - MOST_LISTED);
     char hint[2048];
     snprintf(hint, sizeof hint, "weights of matrix products are: %s", listed ? buffer_text(&names) : "none");
-    buffer_free(&names);
     return input_error(diagnostics, choice->graph->file, hint,
                        "--lora: the target '%s' matches no weight of a matrix product", target);
 }

@@ -48,11 +48,9 @@ static bool pack(MicrobatchForms *forms, int microbatches, Diagnostics *diagnost
     microbatch_form_choose(forms, microbatches, false);
     if (!make_form(forms, diagnostics)) return false;
     if (load->packing.lines < 2 || !load->train || load->last_pass || lines_vary(&forms->planned->model)) return true;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     microbatch_form_choose(forms, microbatches, true);
-    bool ok = make_form(forms, &ignored);
-    diagnostics_free(&ignored);
-    return ok;
+    return make_form(forms, &ignored);
 }
 
 bool microbatch_forms_import(MicrobatchForms *forms, Diagnostics *diagnostics)
@@ -77,7 +75,7 @@ static bool cut(MicrobatchForms *forms, int microbatches, Diagnostics *diagnosti
 {
     PlannedModel *planned = forms->planned;
     int64_t rows = forms->rows / microbatches, *bound = &planned->packed.import.batch_rows;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = true;
     planned->microbatches = microbatches;
     if (rows && *bound != rows) {
@@ -85,7 +83,6 @@ static bool cut(MicrobatchForms *forms, int microbatches, Diagnostics *diagnosti
         training_model_free(&planned->model);
         ok = training_model_import(&planned->model, planned->path, &planned->packed, &ignored);
     }
-    diagnostics_free(&ignored);
     return ok && training_model_make(&planned->model, &planned->packed, diagnostics);
 }
 
@@ -121,7 +118,7 @@ int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches, bool q
     PlannedModel *planned = forms->planned;
     const ModelOptions asked = planned->packed;
     PlanModelOptions options = quickly ? microbatch_form_quick(forms->options) : *forms->options;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     int64_t step = 0;
     options.request.compared = true;
     planned->packed.train = true;
@@ -138,7 +135,6 @@ int64_t microbatch_form_step_ns(MicrobatchForms *forms, int microbatches, bool q
     planned->packed.train = asked.train;
     planned->packed.last_pass = asked.last_pass;
     planned->packed.recompute_layers = asked.recompute_layers; /* this form may have needed it */
-    diagnostics_free(&ignored);
     return step;
 }
 

@@ -15,11 +15,9 @@ static const char *label_list(const char *config, Arena *arena)
     const char *const *names = config_labels(config, arena, &count);
     for (size_t i = 0; i < count; i++) generic += strncmp(names[i], "LABEL_", strlen("LABEL_")) == 0;
     if (generic == count) return "";
-    Buffer list = {0};
+    FREED_WITH(buffer_free) Buffer list = {0};
     label_names_print(&list, names, count);
-    const char *text = arena_string(arena, buffer_text(&list));
-    buffer_free(&list);
-    return text;
+    return arena_string(arena, buffer_text(&list));
 }
 
 DataOrigin model_origin(const OnnxModel *model, const char *called, Arena *arena)
@@ -40,7 +38,7 @@ DataOrigin model_origin(const OnnxModel *model, const char *called, Arena *arena
 bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics *diagnostics)
 {
     struct stat status;
-    HuggingFaceConfig config = {0};
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
     OnnxModel model;
     *texts = (ModelTexts){.most_positions = INT64_MAX};
     bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode), ok = true, known = is_folder;
@@ -57,21 +55,18 @@ bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics 
         onnx_model_close(&model);
     }
     if (ok && known) texts->most_positions = encoder_most_positions(&config);
-    config_free(&config);
     return ok;
 }
 
 bool model_labels(DataLabels *labels, const char *path, const DataOrigin *model, Arena *arena, Diagnostics *diagnostics)
 {
-    SafeTensors data;
+    FREED_WITH(safetensors_close) SafeTensors data = {0};
     bool adopted;
     if (!data_labels_read(labels, path, arena, diagnostics) || !safetensors_open(&data, path, diagnostics))
         return false;
-    Diagnostics found = {0}; /* in other numbers, the same names are no news here */
+    FREED_WITH(diagnostics_free) Diagnostics found = {0}; /* in other numbers, the same names are no news here */
     bool ok = data_origin_match(&data, path, model, &adopted, &found);
     if (!ok) diagnostics_append(diagnostics, &found);
     if (ok && adopted) labels->names = label_names_read(model->labels, arena, &labels->count);
-    diagnostics_free(&found);
-    safetensors_close(&data);
     return ok;
 }

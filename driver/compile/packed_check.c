@@ -53,7 +53,7 @@ typedef struct Check {
 /* Both graphs, of one import. What there is to say about the model is said where it is loaded as a whole. */
 static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packing)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     ModelOptions options = *load;
     DimensionBinding *all = arena_new_array(&check->arena, DimensionBinding, options.import.dimension_count);
     for (size_t i = 0; i < options.import.dimension_count; i++) {
@@ -78,7 +78,6 @@ static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packi
     check->packed.model = check->padded.model;
     check->packed.model.graph = (Graph){0};
     ok = ok && training_model_make(&check->packed.model, &options, &ignored);
-    diagnostics_free(&ignored);
     return ok;
 }
 

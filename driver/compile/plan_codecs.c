@@ -13,7 +13,7 @@ bool plan_codecs_apply(TrainingModel *model, const Plan *plan, const char *path,
         return input_error(diagnostics, path, "make a plan of this model with the same options",
                            "the plan is for another model than '%s', or for %d layers instead of %d", model->graph.file,
                            plan->layer_count, model->graph.layer_count);
-    CutCodec *cuts = memory_allocate((size_t)(plan->link_count + 1) * sizeof *cuts);
+    FREED CutCodec *cuts = memory_allocate((size_t)(plan->link_count + 1) * sizeof *cuts);
     int count = 0;
     for (int k = 0; k < plan->link_count; k++) {
         const PlanLink *link = &plan->links[k];
@@ -21,6 +21,5 @@ bool plan_codecs_apply(TrainingModel *model, const Plan *plan, const char *path,
             cuts[count++] = (CutCodec){plan->stages[link->to].first_layer, {link->codecs[0], link->codecs[1]}};
     }
     if (count) cuts_code(&model->graph, cuts, count);
-    free(cuts);
     return true;
 }

@@ -104,7 +104,7 @@ static void list_tried(const Search *search, Diagnostics *diagnostics)
     PlannedModel *planned = search->forms->planned;
     BatchChoice *choice = &planned->batch;
     bool measured = search->best >= 0 && !search->unmeasured[search->best];
-    Buffer lacking = {0};
+    FREED_WITH(buffer_free) Buffer lacking = {0};
     choice->tried = arena_new_array(&planned->arena, BatchTrial, MICROBATCH_FORMS_MOST);
     for (int i = search->count - 1; i >= 0; i--) {
         if (search->tried[i] && !(measured && search->unmeasured[i]))
@@ -116,7 +116,6 @@ static void list_tried(const Search *search, Diagnostics *diagnostics)
     if (lacking.size)
         diagnostics_warning(diagnostics, PLACE_NONE, "run skycc probe with the same --batch",
                             "micro-batches of %s rows are left out, as the profile lacks them", buffer_text(&lacking));
-    buffer_free(&lacking);
 }
 
 /* Fills planned->batch. */
@@ -148,12 +147,11 @@ static bool refuse_batch(const MicrobatchForms *forms, int64_t unit, const char 
                          Diagnostics *diagnostics)
 {
     long long batch = (long long)forms->options->batch, below = batch / unit * unit;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *lower = below ? arena_format(&arena, "%lld or ", below) : "";
     usage_error(diagnostics,
                 arena_format(&arena, "give --batch %s%lld, or %s", lower, below + (long long)unit, otherwise),
                 "--batch %lld %s", batch, problem);
-    arena_free(&arena);
     return false;
 }
 

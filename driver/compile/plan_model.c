@@ -106,7 +106,7 @@ static int64_t step_rows(const PlannedModel *planned)
 static bool plan_or_recompute_layers(PlannedModel *planned, const PlanModelOptions *options, PlanRequest *request,
                                      Diagnostics *diagnostics)
 {
-    Diagnostics first = {0}, ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics first = {0}, ignored = {0};
     bool ok = plan_make_replicas(&planned->plan, &planned->costs, request, &first);
     bool again = !ok && first.exit_code == EXIT_NO_PLAN && request->recompute == PLAN_RECOMPUTE_AUTO && planned->path &&
                  planned->model.graph.loss;
@@ -122,8 +122,6 @@ static bool plan_or_recompute_layers(PlannedModel *planned, const PlanModelOptio
     } else {
         diagnostics_append(diagnostics, &first);
     }
-    diagnostics_free(&first);
-    diagnostics_free(&ignored);
     return ok;
 }
 

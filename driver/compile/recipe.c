@@ -70,7 +70,7 @@ static const char *hash_text(Hash hash, Arena *arena)
 /* In the order of the model, so that the cuts between stages do not matter. */
 static Hash hash_weights(const SkyProgram *program, const StageCode *stages, size_t stage_count)
 {
-    const SkyParameter **parameters = memory_allocate((program->total_parameter_count + 1) * sizeof *parameters);
+    FREED const SkyParameter **parameters = memory_allocate((program->total_parameter_count + 1) * sizeof *parameters);
     Hash hash = {0};
     bool drawn = false;
     for (size_t s = 0; s < stage_count; s++)
@@ -83,7 +83,6 @@ static Hash hash_weights(const SkyProgram *program, const StageCode *stages, siz
         hash = add_double(add_double(hash, parameter->initial_mean), parameter->initial_deviation);
         drawn |= parameter->initial_deviation > 0;
     }
-    free(parameters);
     return drawn ? add_number(hash, (int64_t)program->seed) : hash;
 }
 

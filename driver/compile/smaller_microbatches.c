@@ -73,12 +73,11 @@ static int64_t heuristic_step_ns(const PlannedModel *planned, const PlanModelOpt
 {
     PlannedModel same = {.cluster = planned->cluster, .path = planned->path, .microbatches = planned->microbatches};
     PlanModelOptions quick = microbatch_form_quick(options);
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     same.costs = *costs;
     int64_t step = planned_model_plan(&same, &quick, &ignored) ? same.plan.step_ns : 0;
     plan_free(&same.plan);
     arena_free(&same.arena);
-    diagnostics_free(&ignored);
     return step;
 }
 
@@ -86,12 +85,11 @@ static int64_t heuristic_step_ns(const PlannedModel *planned, const PlanModelOpt
 static bool is_limited(const PlannedModel *planned, const PlanModelOptions *options)
 {
     Costs costs = planned->costs, unlimited = costs;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     unlimited.devices = arena_copy(&arena, costs.devices, (size_t)costs.device_count * sizeof *costs.devices);
     for (int d = 0; d < costs.device_count; d++) unlimited.devices[d].memory_bytes = COSTS_NO_LIMIT;
     double limited = (double)heuristic_step_ns(planned, options, &costs);
     double free = (double)heuristic_step_ns(planned, options, &unlimited);
-    arena_free(&arena);
     return limited == 0 || free < 0.99 * limited;
 }
 

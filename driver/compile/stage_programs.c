@@ -154,11 +154,10 @@ static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
 
 static const char *hash_plan(const Plan *plan, Arena *arena)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     char hash[33];
     plan_print(plan, &text);
     hash_format(hash_bytes(text.bytes, text.size), hash);
-    buffer_free(&text);
     return arena_string(arena, hash);
 }
 

@@ -61,7 +61,7 @@ static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
     const OnnxModel *onnx = &model->imported.onnx;
     const char *text = onnx_model_property(onnx, PROPERTY_CONFIG);
     if (!text || !onnx_model_is_distinct(onnx)) return true;
-    HuggingFaceConfig config = {0};
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
     Graph *graph = &model->source;
     bool ok = config_parse(&config, text, graph->file, &graph->arena, diagnostics);
     bool counts = ok && (config.type->family == FAMILY_ROBERTA || config.type->family == FAMILY_MPNET);
@@ -79,7 +79,6 @@ static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
                 gradient_rows_leave_out(graph, parameter->value, shape->dim[0], config.padding);
         }
     }
-    config_free(&config);
     return ok;
 }
 
@@ -112,7 +111,7 @@ static void warn_of_padding(const TrainingModel *model, Diagnostics *diagnostics
 static const char *describe_settings(Arena *arena, const ModelOptions *options)
 {
     const ImportOptions *import = &options->import;
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text, "--loss %s\n--lora %s\n--dropout ", options->loss ? options->loss : "(default)",
                  options->low_rank.text ? options->low_rank.text : "(not given)");
     if (import->dropout_given)
@@ -130,9 +129,7 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
     static const char *const forms[] = {"whole", "auto", "sliced"};
     buffer_print(&text, "--logits %s\n--frozen-weights %s\n", forms[options->logits],
                  options->frozen_weights ? dtype_name(options->frozen_weights) : "(not given)");
-    const char *settings = arena_string(arena, buffer_text(&text));
-    buffer_free(&text);
-    return settings;
+    return arena_string(arena, buffer_text(&text));
 }
 
 /* ---- Names that files can hold ---- */
@@ -140,11 +137,10 @@ static const char *describe_settings(Arena *arena, const ModelOptions *options)
 static bool refuse_name(const Graph *graph, const char *what, const char *name, const char *problem,
                         Diagnostics *diagnostics)
 {
-    Buffer object = {0};
+    FREED_WITH(buffer_free) Buffer object = {0};
     buffer_print(&object, "%s '%s'", what, name);
     Place place = {.file = graph->file, .object = buffer_text(&object)};
     diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "rename it in the model", "%s", problem);
-    buffer_free(&object);
     return false;
 }
 
@@ -168,16 +164,13 @@ static bool check_names(const TrainingModel *model, Diagnostics *diagnostics)
 /* Whether the data set of --lengths could be trained on: what training only warns of is no news yet. */
 static bool check_lengths_data(const TrainingModel *model, const char *path, Diagnostics *diagnostics)
 {
-    SafeTensors data;
-    Arena arena = {0};
-    Diagnostics found = {0};
+    FREED_WITH(safetensors_close) SafeTensors data = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     if (!safetensors_open(&data, path, diagnostics)) return false;
     const DataOrigin origin = model_origin(&model->imported.onnx, model->source.file, &arena);
     bool ok = data_origin_match(&data, path, &origin, NULL, &found);
     if (!ok) diagnostics_append(diagnostics, &found);
-    diagnostics_free(&found);
-    safetensors_close(&data);
-    arena_free(&arena);
     return ok;
 }
 

@@ -84,10 +84,9 @@ static const char *final_name(Arena *arena, const char *directory)
 static const char *reference_to(Arena *arena, const WeightOptions *options, const char *file)
 {
     const char *directory = final_name(arena, options->final_directory);
-    char *real = realpath(file, NULL);
+    FREED char *real = realpath(file, NULL);
     const char *result = NULL;
     if (real && directory) result = relative_path(arena, directory, real);
-    free(real);
     return result;
 }
 
@@ -148,7 +147,7 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
     bool written = safetensors_write(writer, path, diagnostics);
     arena_free(&copies);
     if (!written) return false;
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     if (!safetensors_open(&file, path, diagnostics)) return false;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         if (!needed[i]) continue;
@@ -156,7 +155,6 @@ static bool write_own_file(StageCode *code, const TrainingModel *model, const bo
         parameters[i].initial_file = name;
         parameters[i].initial_offset = (uint64_t)((const unsigned char *)tensor->data - file.file.bytes);
     }
-    safetensors_close(&file);
     return true;
 }
 
@@ -176,13 +174,12 @@ static bool *find_scales(const Graph *graph)
 void weights_draw(StageCode *code, const Graph *graph, float deviation)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
-    bool *scales = find_scales(graph);
+    FREED bool *scales = find_scales(graph);
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
         bool is_matrix = parameters[i].value.rank > 1;
         parameters[i].initial_deviation = is_matrix ? deviation : 0;
         parameters[i].initial_mean = !is_matrix && scales[code->parameter_values[i]];
     }
-    free(scales);
 }
 
 bool is_low_rank(const TrainingModel *model, ValueId value)
@@ -197,7 +194,7 @@ static void name_ties(StageCode *code, const Names *names)
 {
     SkyParameter *parameters = (SkyParameter *)code->stage.parameters;
     for (uint32_t i = 0; i < code->stage.parameter_count; i++) {
-        SkyTiedName *tied = NULL;
+        FREED SkyTiedName *tied = NULL;
         size_t count = 0, capacity = 0;
         for (size_t k = find_names(names, code->parameter_values[i]);
              k < names->count && names->sorted[k]->value == code->parameter_values[i]; k++) {
@@ -209,7 +206,6 @@ static void name_ties(StageCode *code, const Names *names)
         if (!count) continue;
         parameters[i].tied_names = arena_copy(&code->arena, tied, count * sizeof *tied);
         parameters[i].tied_name_count = (uint32_t)count;
-        free(tied);
     }
 }
 
@@ -254,7 +250,7 @@ static int compare_names(const void *a, const void *b)
 bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
 {
     const ImportedModel *imported = &model->imported;
-    const char **names = memory_allocate((imported->parameter_count + 1) * sizeof *names);
+    FREED const char **names = memory_allocate((imported->parameter_count + 1) * sizeof *names);
     size_t count = 0;
     bool ok = true;
     for (size_t i = 0; i < imported->parameter_count; i++)
@@ -263,14 +259,12 @@ bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
     for (ValueId v = 1; v < model->graph.value_count; v++) {
         const Value *state = graph_value(&model->graph, v);
         if (state->role != ROLE_STATE || !bsearch(&state->name, names, count, sizeof *names, compare_names)) continue;
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         Place place = {.file = model->graph.file, .object = arena_format(&arena, "initializer '%s'", state->name)};
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,
                                "rename the initializer, or compile with --optimizer sgd, which has no state",
                                "checkpoints use this name for the optimiser's state of '%s'",
                                graph_value(&model->graph, state->parameter)->name);
-        arena_free(&arena);
     }
-    free(names);
     return ok;
 }

@@ -20,18 +20,17 @@ static const char *result_path(Arena *arena, const char *directory)
 
 void evaluator_clean(const char *directory)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     glob_t found;
     if (glob(arena_format(&arena, "%s/evaluation-*.json", directory), 0, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) unlink(found.gl_pathv[i]);
         globfree(&found);
     }
-    arena_free(&arena);
 }
 
 pid_t evaluator_begin(const char *directory, const char *checkpoint, const char *data)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char *const words[] = {"skycc",
                            "evaluate",
                            arena_format(&arena, "%s/" EVALUATOR_MODEL, directory),
@@ -50,13 +49,12 @@ pid_t evaluator_begin(const char *directory, const char *checkpoint, const char 
             execv("/proc/self/exe", words);
         _exit(127);
     }
-    arena_free(&arena);
     return process;
 }
 
 static bool read_result(const char *path, Evaluation *evaluation)
 {
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     json_t *json = json_read(path, &unsaid);
     input_files_release_path(path);
     for (int m = 0; m < EVALUATION_METRICS; m++) {
@@ -65,19 +63,17 @@ static bool read_result(const char *path, Evaluation *evaluation)
     }
     bool ok = json != NULL;
     json_decref(json);
-    diagnostics_free(&unsaid);
     return ok;
 }
 
 bool evaluator_ended(pid_t process, const char *directory, bool waits, bool *ok, Evaluation *evaluation)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int status;
     pid_t ended = waitpid(process, &status, waits ? 0 : WNOHANG);
     if (ended == 0) return false;
     const char *path = result_path(&arena, directory);
     *ok = ended == process && WIFEXITED(status) && WEXITSTATUS(status) == 0 && read_result(path, evaluation);
     unlink(path);
-    arena_free(&arena);
     return true;
 }

@@ -67,13 +67,12 @@ static void time_rounds(Status *status, const StatusPage *page)
 /* A pipe would be waited for, and what is in it belongs to another reader. */
 static void read_log(Status *status, const char *log)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     struct stat found;
     if (stat(log, &found) != 0 || !S_ISREG(found.st_mode)) return;
     count_bytes(status, log);
     status->logged = plot_log_read(&status->rounds, log, &ignored);
     input_files_release_path(log);
-    diagnostics_free(&ignored);
 }
 
 /* In one of the words that status.json has for it; `text` becomes the same for people. */
@@ -377,8 +376,8 @@ void status_page_free(StatusPage *page) { arena_free(&page->arena); }
 
 static void write_both(StatusPage *page, Status *status)
 {
-    Diagnostics diagnostics = {0};
-    Buffer html = {0}, json = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+    FREED_WITH(buffer_free) Buffer html = {0}, json = {0};
     status->text = &html;
     print_page(status);
     status->text = &json;
@@ -388,9 +387,6 @@ static void write_both(StatusPage *page, Status *status)
     if (!ok && !page->failed && status->coordinator->console)
         diagnostics_print(&diagnostics, status->coordinator->console);
     page->failed = !ok;
-    diagnostics_free(&diagnostics);
-    buffer_free(&html);
-    buffer_free(&json);
 }
 
 void status_page_update(StatusPage *page, const Coordinator *coordinator, const Evaluations *evaluations, double now)

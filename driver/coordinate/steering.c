@@ -26,13 +26,12 @@ static void keep_best(Steering *steering)
 {
     const Evaluations *evaluations = &steering->evaluations;
     if (!rules_of(steering)->best || !evaluations->count) return;
-    char *path = model_history_path(steering->directory, evaluations->items[evaluations->best].round);
+    FREED char *path = model_history_path(steering->directory, evaluations->items[evaluations->best].round);
     const char *unfinished = arena_format(&steering->arena, "%s.unfinished", steering->best_path);
     unlink(unfinished);
     if (link(path, unfinished) != 0 || rename(unfinished, steering->best_path) != 0)
         coordinator_say(steering->coordinator, "warning: %s cannot be written\n", steering->best_path);
     unlink(unfinished);
-    free(path);
 }
 
 /* After going back, the best that is left is another one; if it is no longer kept, there is none. */
@@ -51,9 +50,8 @@ static void settle_best(Steering *steering)
     input_files_release_path(steering->best_path);
     if (same) return;
     unlink(steering->best_path);
-    char *path = model_history_path(steering->directory, best);
+    FREED char *path = model_history_path(steering->directory, best);
     if (access(path, F_OK) == 0) keep_best(steering);
-    free(path);
 }
 
 static void end_early(Steering *steering)
@@ -74,14 +72,13 @@ static void end_early(Steering *steering)
 static void say_evaluation(const Steering *steering, const Evaluation *evaluation)
 {
     const Evaluations *evaluations = &steering->evaluations;
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     for (int m = 0; m < EVALUATION_METRICS; m++)
         if (!isnan(evaluation->values[m]))
             text_format(&line, "%s%s %.4f", line.size ? ", " : "", evaluation_metrics[m], evaluation->values[m]);
     bool best = evaluations->items[evaluations->best].round == evaluation->round;
     coordinator_say(steering->coordinator, "model after round %" PRId64 ": %s%s\n", evaluation->round,
                     buffer_text(&line), best ? ": the best so far" : "");
-    buffer_free(&line);
 }
 
 static void add_evaluation(Steering *steering, const Evaluation *evaluation)
@@ -128,21 +125,20 @@ static void take_sites_evaluation(Steering *steering)
 
 static bool hash_of(const char *path, char hash[static 33])
 {
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     MappedFile file;
     bool ok = file_map(&file, path, &unsaid);
     if (ok) hash_format(hash_bytes(file.bytes, file.size), hash);
     if (ok) file_unmap(&file);
     input_files_release_path(path);
-    diagnostics_free(&unsaid);
     return ok;
 }
 
 /* What was measured on other rows does not compare. evaluations.data holds the hash of those that were measured on. */
 static void notice_other_data(const Steering *steering)
 {
-    Arena arena = {0};
-    Diagnostics unsaid = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     char now[33], before[33];
     const char *data = arena_format(&arena, "%s/" EVALUATOR_DATA, steering->directory);
     const char *known = arena_format(&arena, "%s/evaluations.data", steering->directory);
@@ -157,8 +153,6 @@ static void notice_other_data(const Steering *steering)
                             data);
         file_write_all(known, now, strlen(now), &unsaid);
     }
-    diagnostics_free(&unsaid);
-    arena_free(&arena);
 }
 
 static bool is_due(const Steering *steering)
@@ -179,11 +173,10 @@ static void watch_evaluation(Steering *steering, bool waits)
         take_evaluation(steering, ok, &evaluation);
     }
     if (steering->process <= 0 && is_due(steering)) {
-        char *path = model_history_path(steering->directory, steering->coordinator->model.round);
+        FREED char *path = model_history_path(steering->directory, steering->coordinator->model.round);
         steering->evaluating = steering->coordinator->model.round;
         notice_other_data(steering);
         steering->process = evaluator_begin(steering->directory, path, NULL);
-        free(path);
     }
     steering->coordinator->holds = steering->process > 0;
 }

@@ -30,7 +30,7 @@ static void tell_kept(const char *host, const char *folder, const char *lines, D
 {
     static const char mark[] = "@kept ";
     int kept = 0;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *first = NULL;
     for (const char *line = strstr(lines, mark); line; line = strstr(line + 1, mark), kept++)
         if (!first) first = arena_string_n(&arena, line + strlen(mark), strcspn(line + strlen(mark), "\n"));
@@ -38,12 +38,11 @@ static void tell_kept(const char *host, const char *folder, const char *lines, D
         diagnostics_warning(
             diagnostics, (Place){.object = host}, "collect into an empty folder to get those of the host",
             "%s: %d of its files differ from those there and are kept, such as %s", folder, kept, first);
-    arena_free(&arena);
 }
 
 bool collect_from_host(const Remote *remote, const char *host, const char *folder, Diagnostics *diagnostics)
 {
-    Buffer there = {0}, text = {0};
+    FREED_WITH(buffer_free) Buffer there = {0}, text = {0};
     buffer_print(&there, "echo; echo @collect; cd ");
     shell_quote(&there, folder);
     buffer_print(&there, " && exec tar -cf - --exclude='./.collect.*' .");
@@ -69,7 +68,5 @@ bool collect_from_host(const Remote *remote, const char *host, const char *folde
         tell_kept(host, folder, buffer_text(&command.output), diagnostics);
     }
     remote_free(&command);
-    buffer_free(&there);
-    buffer_free(&text);
     return ok;
 }

@@ -46,7 +46,7 @@ static void print_receiver(const SurveyFile *file, uint64_t kept, Buffer *text)
 static bool tell_failure(const Survey *survey, const SurveyFile *file, const RemoteCommand *command,
                          Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *words = remote_last_words(command, &arena), *hint = NULL, *why = words;
     if (command->status == RECEIVED_WRONG) why = "arrived with another hash", hint = "does the file change meanwhile?";
     if (command->status == RECEIVED_PART) why = "only a part of it arrived", hint = again;
@@ -54,14 +54,13 @@ static bool tell_failure(const Survey *survey, const SurveyFile *file, const Rem
     if (command->status == SSH_FAILED) why = words ? words : "the connection was cut", hint = again;
     if (!why) why = arena_format(&arena, "cannot be written there (exit status %d)", command->status);
     cannot_copy(survey, hint, file->there, why, diagnostics);
-    arena_free(&arena);
     return false;
 }
 
 static bool send_from(const Survey *survey, const SurveyFile *file, const Deployment *deployment,
                       const MappedFile *mapped, uint64_t kept, RemoteCommand *command, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_receiver(file, kept, &text);
     *command = (RemoteCommand){.remote = &deployment->remote,
                                .host = survey->host->name,
@@ -69,16 +68,14 @@ static bool send_from(const Survey *survey, const SurveyFile *file, const Deploy
                                .input = mapped->bytes + kept,
                                .input_bytes = mapped->size - kept,
                                .patience_ms = longest_stall_ms + survey_work_ms(mapped->size)};
-    bool ok = remote_run(command, diagnostics);
-    buffer_free(&text);
-    return ok;
+    return remote_run(command, diagnostics);
 }
 
 /* Sends a file again from the start if the partial one belongs to another file. */
 static bool send_file(const Survey *survey, const SurveyFile *file, const Deployment *deployment, CopyResult *result,
                       Diagnostics *diagnostics)
 {
-    MappedFile mapped;
+    FREED_WITH(file_unmap) MappedFile mapped = {0};
     if (!file_map(&mapped, file->here, diagnostics)) return false;
     uint64_t kept = file->partial_bytes <= mapped.size ? file->partial_bytes : 0;
     RemoteCommand command;
@@ -91,7 +88,6 @@ static bool send_file(const Survey *survey, const SurveyFile *file, const Deploy
     if (ok && command.status != 0) ok = tell_failure(survey, file, &command, diagnostics);
     if (ok) result->sent++, result->bytes += mapped.size - kept;
     remote_free(&command);
-    file_unmap(&mapped);
     return ok;
 }
 
@@ -117,7 +113,7 @@ bool copy_to_host(const Survey *survey, const Deployment *deployment, CopyResult
 bool copy_check_here(const Deployment *deployment, Diagnostics *diagnostics)
 {
     const DeployList *list = deployment->list;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     bool *wanted = arena_new_array(&arena, bool, (size_t)list->file_count), ok = true;
     for (int h = 0; h < list->host_count; h++)
         for (int f = 0; f < list->hosts[h].file_count && !launch_host_is_here(list->hosts[h].name); f++)
@@ -134,6 +130,5 @@ bool copy_check_here(const Deployment *deployment, Diagnostics *diagnostics)
             ok = input_error(diagnostics, path, "run skycc compile again with the same -o",
                              "has changed since skycc compile wrote it");
     }
-    arena_free(&arena);
     return ok;
 }

@@ -20,7 +20,7 @@ typedef struct Judgement {
 __attribute__((format(printf, 3, 4))) static void complain(Judgement *judgement, const char *hint, const char *format,
                                                            ...)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     const char *text = arena_format_va(&arena, format, arguments);
@@ -28,7 +28,6 @@ __attribute__((format(printf, 3, 4))) static void complain(Judgement *judgement,
     diagnostics_error(judgement->diagnostics, EXIT_RUN_FAILED, (Place){.object = judgement->survey->host->name}, hint,
                       "%s", text);
     judgement->ok = false;
-    arena_free(&arena);
 }
 
 /* Each judge_... fills a cell of the table and says what is not as it must be. */
@@ -94,11 +93,10 @@ static void judge_mpi(Judgement *judgement, const char *mpi, char cell[static CE
 /* Flags that are wanted and not there. */
 static void print_lacking(const char *wanted, const char *flags, Buffer *text)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char *rest = arena_string(&arena, wanted);
     for (char *flag; (flag = strtok_r(rest, " ", &rest));)
         if (!text_has_part(flags, flag, " ")) buffer_print(text, "%s%s", text->size ? " " : "", flag);
-    arena_free(&arena);
 }
 
 static void judge_processor(Judgement *judgement, char cell[static CELL])
@@ -108,7 +106,7 @@ static void judge_processor(Judgement *judgement, char cell[static CELL])
     for (int r = 0; r < survey->host->rank_count; r++) {
         const DeployRank *rank = &survey->host->ranks[r];
         const DeployProcessor *wanted = &judgement->deployment->list->processors[rank->processor];
-        Buffer lacking = {0};
+        FREED_WITH(buffer_free) Buffer lacking = {0};
         if (*wanted->launch) {
             state = "emulated";
         } else if (strcmp(wanted->architecture, survey->architecture) != 0) {
@@ -125,7 +123,6 @@ static void judge_processor(Judgement *judgement, char cell[static CELL])
                      "%s was compiled for %s, but this processor lacks %s", rank->program, wanted->cpu, lacking.bytes);
             state = "lacks features";
         }
-        buffer_free(&lacking);
     }
     for (size_t l = 0; l < survey->no_launch_count; l++) {
         complain(judgement, NULL, "%s, which must run the programs, is not installed", survey->no_launch[l]);

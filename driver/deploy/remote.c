@@ -72,12 +72,11 @@ static bool suits_sockets(const char *folder)
 void remote_begin(Remote *remote, const char *command)
 {
     int made;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *folder = getenv("TMPDIR");
     const char *path = arena_format(&arena, "%s/skycc", suits_sockets(folder) ? folder : "/tmp");
     remote->command = command;
     remote->sockets = pending_create(path, make_private_folder, &made);
-    arena_free(&arena);
 }
 
 typedef struct Words {
@@ -189,7 +188,7 @@ static bool talk(RemoteCommand *command, Ends *ends)
 bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
 {
     Ends ends;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     pid_t child = -1;
     int failed = open_ends(&ends) ? start(command, &ends, &child, &arena) : errno;
     close_end(&ends.input[0]);
@@ -202,7 +201,6 @@ bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
         command->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
     close_ends(&ends);
-    arena_free(&arena);
     return !failed || diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = command->host}, NULL,
                                         "cannot start a command: %s", strerror(failed));
 }
@@ -210,14 +208,11 @@ bool remote_run(RemoteCommand *command, Diagnostics *diagnostics)
 /* The host's name means nothing to a socket. */
 static void end_connection(const Remote *remote, const char *socket)
 {
-    Diagnostics ignored = {0}; /* what does not end now ends by itself */
-    Buffer text = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0}; /* what does not end now ends by itself */
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text, "%s -O exit -o ControlPath=%s/%s host", remote->command, remote->sockets, socket);
-    RemoteCommand command = {.text = text.bytes};
+    FREED_WITH(remote_free) RemoteCommand command = {.text = text.bytes};
     remote_run(&command, &ignored);
-    remote_free(&command);
-    buffer_free(&text);
-    diagnostics_free(&ignored);
 }
 
 void remote_end(Remote *remote)

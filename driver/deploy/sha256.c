@@ -7,7 +7,7 @@
 
 bool sha256_file(const char *path, Sha256Text *hash, uint64_t *bytes, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, path, diagnostics)) return false;
     crypto_hash_sha256_state state;
     unsigned char digest[crypto_hash_sha256_BYTES];
@@ -21,7 +21,6 @@ bool sha256_file(const char *path, Sha256Text *hash, uint64_t *bytes, Diagnostic
     crypto_hash_sha256_final(&state, digest);
     sodium_bin2hex(hash->digits, sizeof hash->digits, digest, sizeof digest);
     *bytes = file.size;
-    file_unmap(&file);
     return true;
 }
 

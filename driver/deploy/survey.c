@@ -97,10 +97,9 @@ static void print_programs(const Survey *survey, const Deployment *deployment, B
             buffer_print(script, "\n");
             continue;
         }
-        Buffer path = {0};
+        FREED_WITH(buffer_free) Buffer path = {0};
         buffer_print(&path, "%s/%s", deployment->destination, rank->program);
         print_call(script, "lacks", path.bytes);
-        buffer_free(&path);
     }
 }
 
@@ -114,12 +113,11 @@ static void print_script(const Survey *survey, const Deployment *deployment, Buf
     print_files(survey, script);
     print_programs(survey, deployment, script);
     for (int f = 0; f < survey->host->outside_count; f++) {
-        Buffer path = {0};
+        FREED_WITH(buffer_free) Buffer path = {0};
         buffer_print(&path, "%s/%s", deployment->destination, survey->host->outside[f]);
         buffer_print(script, "[ -r ");
         shell_quote(script, path.bytes);
         buffer_print(script, " ] || echo @absent %d\n", f);
-        buffer_free(&path);
     }
     buffer_print(script, "echo \"@end $(date +%%s.%%N)\"\n");
 }
@@ -164,12 +162,11 @@ typedef struct Answers {
 
 static void read_lack(Answers *answers, const char *library)
 {
-    Buffer marked = {0};
+    FREED_WITH(buffer_free) Buffer marked = {0};
     buffer_print(&marked, " %s,", library);
     const char *known = buffer_text(&answers->lacks);
     bool is_new = !strstr(known, marked.bytes) && answers->lacks.size < 1000;
     if (is_new) buffer_append(&answers->lacks, marked.bytes, marked.size);
-    buffer_free(&marked);
 }
 
 static bool read_fact(Survey *survey, const char *word, const char *text)
@@ -285,7 +282,7 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
                        .lacks = "",
                        .memory_bytes = UINT64_MAX,
                        .room_bytes = UINT64_MAX};
-    Buffer script = {0};
+    FREED_WITH(buffer_free) Buffer script = {0};
     list_files(survey, deployment);
     print_script(survey, deployment, &script);
     RemoteCommand command = {.remote = &deployment->remote,
@@ -300,7 +297,6 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
     if (ok) read_answers(survey, &command, before, now());
     survey->silence = remote_last_words(&command, &survey->arena);
     remote_free(&command);
-    buffer_free(&script);
     return ok;
 }
 
@@ -315,17 +311,16 @@ void survey_free(Survey *survey)
 
 const char *survey_own_mpi(Arena *arena, Diagnostics *diagnostics)
 {
-    Buffer script = {0};
+    FREED_WITH(buffer_free) Buffer script = {0};
     buffer_print(&script, "%s", script_head);
     print_call(&script, "mpi", mpiexec_name());
+    FREED_WITH(remote_free)
     RemoteCommand command = {.text = "sh -s", .input = script.bytes, .input_bytes = script.size};
     const char *version = NULL;
     if (remote_run(&command, diagnostics)) {
         const char *found = strstr(buffer_text(&command.output), "@mpi ");
         if (found) version = arena_string_n(arena, found + 5, strcspn(found + 5, "\n"));
     }
-    remote_free(&command);
-    buffer_free(&script);
     return version;
 }
 

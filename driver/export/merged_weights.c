@@ -11,12 +11,11 @@ enum { ANY_DIMENSION = 8 }; /* irrelevant for weights */
 static bool import(MergedWeights *merged, const char *path, const LowRankSpec *spec, Diagnostics *diagnostics)
 {
     const ImportOptions options = {.default_dimension = ANY_DIMENSION};
-    Diagnostics found = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     bool ok = import_onnx(&merged->graph, &merged->model, path, &options, &found) &&
               (!spec || low_rank_choose(&merged->low_rank, spec, 0, &merged->graph, &merged->model, &found));
     for (const Diagnostic *d = found.first; d; d = d->next)
         if (d->is_error) diagnostics_error(diagnostics, found.exit_code, d->place, d->hint, "%s", d->message);
-    diagnostics_free(&found);
     return ok;
 }
 
@@ -104,10 +103,8 @@ static const float *stored_value(MergedWeights *merged, const Value *value)
     if (!merged->as_trained || !value->data || !merged->find(merged->context, value->name, &tensor) || tensor.data ||
         !tensor.check || !parameter_form(value, tensor.check, &stored) || stored.dtype == value->dtype)
         return NULL;
-    float *values = parameter_as_stored(value, &stored);
-    const float *kept = arena_copy(&merged->arena, values, (size_t)shape_elements(&value->shape) * sizeof *values);
-    free(values);
-    return kept;
+    FREED float *values = parameter_as_stored(value, &stored);
+    return arena_copy(&merged->arena, values, (size_t)shape_elements(&value->shape) * sizeof *values);
 }
 
 /* The trained value, or where the weight is frozen, its own. */

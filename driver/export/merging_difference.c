@@ -35,12 +35,11 @@ static bool find_rounded(const Comparison *comparison, const Value *value, Value
 /* Adds what rounding did to the parameter: branches are added to rounded weights in training. */
 static void add_rounding(const Value *value, const Value *stored, const SkyTensor *tensor, void *data)
 {
-    float *rounded = parameter_as_stored(value, stored);
+    FREED float *rounded = parameter_as_stored(value, stored);
     for (int64_t i = 0, n = shape_elements(&value->shape); i < n; i++) {
         double change = (double)rounded[i] - element_as_double(value->dtype, value->data, i);
         element_store_double((DType)tensor->dtype, data, i, element_as_double((DType)tensor->dtype, data, i) + change);
     }
-    free(rounded);
 }
 
 /* The merged weights; `as_trained`: those that they were in training. */
@@ -85,7 +84,7 @@ static void compare(Comparison *comparison, const SkyTensor *output, const char 
 static bool run(Comparison *comparison, Diagnostics *diagnostics)
 {
     const SkyStage *stage = &comparison->code.stage;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char **kept = arena_new_array(&arena, char *, stage->output_count);
     fill(comparison, false);
     program_make_up_inputs(&comparison->execution);
@@ -96,7 +95,6 @@ static bool run(Comparison *comparison, Diagnostics *diagnostics)
     ok = ok && execution_run(&comparison->execution, 0, SKY_LIST_FORWARD, 0, diagnostics);
     for (uint32_t i = 0; ok && i < stage->output_count; i++)
         compare(comparison, &stage->outputs[i], kept[i], output_data(comparison, i));
-    arena_free(&arena);
     return ok;
 }
 

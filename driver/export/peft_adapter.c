@@ -116,19 +116,17 @@ static bool write_files(Adapter *adapter, const OutputDirectory *directory, Diag
     SafeTensorsWriter *writer = adapter->writer;
     adapter->writer = NULL;
     safetensors_writer_metadata(writer, "format", "pt");
-    Buffer config = {0};
+    FREED_WITH(buffer_free) Buffer config = {0};
     print_config(adapter, &config);
     const char *weights = arena_format(&adapter->arena, "%s/adapter_model.safetensors", directory->temporary);
     const char *path = arena_format(&adapter->arena, "%s/adapter_config.json", directory->temporary);
-    bool ok = safetensors_write(writer, weights, diagnostics) &&
-              file_write_all(path, buffer_text(&config), config.size, diagnostics);
-    buffer_free(&config);
-    return ok;
+    return safetensors_write(writer, weights, diagnostics) &&
+           file_write_all(path, buffer_text(&config), config.size, diagnostics);
 }
 
 bool peft_adapter_write(MergedWeights *merged, const char *path, Diagnostics *diagnostics)
 {
-    OutputDirectory directory = {0};
+    FREED_WITH(directory_abandon) OutputDirectory directory = {0};
     if (!directory_create(&directory, path, false, diagnostics)) return false;
     Adapter adapter = {.merged = merged, .writer = safetensors_writer()};
     add_branches(&adapter);
@@ -138,7 +136,6 @@ bool peft_adapter_write(MergedWeights *merged, const char *path, Diagnostics *di
                             "use -o to write the model with the branches merged",
                             "some weight names do not name modules, so other tools cannot load the whole adapter");
     bool ok = write_files(&adapter, &directory, diagnostics) && directory_commit(&directory, diagnostics);
-    directory_abandon(&directory);
     free(adapter.saved);
     arena_free(&adapter.arena);
     return ok;

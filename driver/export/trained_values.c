@@ -94,7 +94,7 @@ static bool open_step(TrainedValues *values, const char *directory, int64_t step
  * that its manifest names, or a later one. An earlier run may have left another. */
 static bool belongs(const char *path, int64_t newest, const char *best, int64_t best_step)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     CheckpointManifest of_run = {0}, of_best = {0};
     bool ok = checkpoint_read_manifest(&of_run, path, newest, &ignored) &&
               checkpoint_read_manifest(&of_best, best, best_step, &ignored) &&
@@ -103,7 +103,6 @@ static bool belongs(const char *path, int64_t newest, const char *best, int64_t 
               (of_run.best.step == best_step || best_step >= newest);
     free(of_run.files);
     free(of_best.files);
-    diagnostics_free(&ignored);
     return ok;
 }
 

@@ -133,23 +133,21 @@ static bool plan_cluster(const Making *making, GroupPlan *group, const Cluster *
 {
     PlannedModel *planned = &making->plans->planned;
     PlanRequest request = making->options->request;
-    Costs costs = {0};
-    Plan plan = {0};
+    FREED_WITH(costs_free) Costs costs = {0};
+    FREED_WITH(plan_free) Plan plan = {0};
     request.microbatches = (int)(group->rows / making->plans->proposal.microbatch_rows);
     bool ok = model_costs(&costs, &planned->model.graph, planned->model.precision, cluster, NULL,
                           making->plans->proposal.model, "", request.microbatches, request.codecs,
                           making->options->clip > 0 ? program_norm_bytes(&planned->model.graph) : 0, diagnostics);
     ok = ok && plan_make(&plan, &costs, &request, diagnostics);
     if (ok) take_plan(making, group, &plan, cluster);
-    plan_free(&plan);
-    costs_free(&costs);
     return ok;
 }
 
 static void plan_group(const Making *making, GroupPlan *group)
 {
-    Diagnostics own = {0};
-    Cluster joined = {0};
+    FREED_WITH(diagnostics_free) Diagnostics own = {0};
+    FREED_WITH(cluster_free) Cluster joined = {0};
     bool single = group->site_count == 1, ok = true;
     if (group->rows / making->plans->proposal.microbatch_rows > COSTS_MAX_MICROBATCHES) {
         group->why_not = "its step has more micro-batches than a plan can have";
@@ -158,8 +156,6 @@ static void plan_group(const Making *making, GroupPlan *group)
     if (!single) ok = join_group(making, group, &joined);
     if (ok && !plan_cluster(making, group, single ? &making->plans->clusters[group->sites[0]] : &joined, &own))
         group->why_not = first_error(&own, arena_of(making));
-    cluster_free(&joined);
-    diagnostics_free(&own);
 }
 
 /* ---- Groups of groupings ---- */
@@ -227,14 +223,13 @@ static Candidate *add_candidate(const Making *making, const Grouping *grouping)
 static int find_help(const Making *making, const Grouping *grouping, int group)
 {
     int sites = making->plans->federation.site_count;
-    bool *lacking = memory_allocate((size_t)sites * sizeof *lacking);
+    FREED bool *lacking = memory_allocate((size_t)sites * sizeof *lacking);
     int nearest = -1;
     for (int g = 0; g < grouping->count; g++) lacking[g] = group_plan(making, grouping, g)->why_not;
     if (lacking[group]) {
         nearest = grouping_nearest(grouping, sites, making->plans->seconds, group, lacking);
         if (nearest < 0) nearest = grouping_nearest(grouping, sites, making->plans->seconds, group, NULL);
     }
-    free(lacking);
     return nearest;
 }
 
@@ -298,7 +293,7 @@ static bool load_model(const Making *making, const char *model, const ModelOptio
 {
     FederationPlans *plans = making->plans;
     PlanModelOptions options = *making->options;
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     SkyProgram program = {0};
     options.cluster = federation_cluster(arena_of(making), making->file, plans->federation.sites[0].cluster);
     options.batch = BATCH_BOUND;
@@ -309,7 +304,6 @@ static bool load_model(const Making *making, const char *model, const ModelOptio
     program_describe(&program, &scratch, &plans->planned.model);
     plans->proposal.microbatch_rows = program.microbatch_size;
     plans->proposal.model = planned_model_name(arena_of(making), model);
-    arena_free(&scratch);
     return true;
 }
 
@@ -325,7 +319,7 @@ static bool time_links(const Making *making)
     FederationPlans *plans = making->plans;
     const Federation *federation = &plans->federation;
     size_t sites = (size_t)federation->site_count;
-    Costs costs = {0};
+    FREED_WITH(costs_free) Costs costs = {0};
     if (!model_costs(&costs, &plans->planned.model.graph, plans->planned.model.precision, &plans->clusters[0], NULL,
                      plans->proposal.model, "", 1, 0, 0, making->diagnostics))
         return false;
@@ -338,7 +332,6 @@ static bool time_links(const Making *making)
                                             : link ? link->latency_s + bytes / link->bandwidth_Bps
                                                    : INFINITY;
         }
-    costs_free(&costs);
     return true;
 }
 

@@ -57,8 +57,8 @@ static void note_frozen(const Making *making, GlobalModel *model)
 {
     const SkyStage *stage = &making->code.stage;
     const ImportedModel *imported = &making->planned.model.imported;
-    Buffer names = {0}, checks = {0};
-    StringMap numbers = {0};
+    FREED_WITH(buffer_free) Buffer names = {0}, checks = {0};
+    FREED_WITH(string_map_free) StringMap numbers = {0};
     for (uint32_t p = 0; p < stage->parameter_count; p++) string_map_add(&numbers, stage->parameters[p].value.name, p);
     for (size_t i = 0; i < imported->parameter_count; i++) {
         if (!imported->parameters[i].frozen) continue;
@@ -70,9 +70,6 @@ static void note_frozen(const Making *making, GlobalModel *model)
     }
     if (names.size) model->frozen = arena_string(&model->arena, buffer_text(&names));
     if (names.size) model->frozen_checks = arena_string(&model->arena, buffer_text(&checks));
-    string_map_free(&numbers);
-    buffer_free(&names);
-    buffer_free(&checks);
 }
 
 static void fill(Making *making, uint32_t number, float *values, size_t count)
@@ -93,7 +90,7 @@ static void make_model(Making *making)
     const char **names = arena_new_array(&making->arena, const char *, stage->parameter_count);
     Shape *shapes = arena_new_array(&making->arena, Shape, stage->parameter_count);
     uint32_t *numbers = arena_new_array(&making->arena, uint32_t, stage->parameter_count);
-    Buffer tied = {0};
+    FREED_WITH(buffer_free) Buffer tied = {0};
     size_t count = 0;
     for (uint32_t p = 0; p < stage->parameter_count; p++) {
         const SkyParameter *parameter = &stage->parameters[p];
@@ -109,7 +106,6 @@ static void make_model(Making *making)
     for (size_t i = 0; i < count; i++)
         fill(making, numbers[i], model->values + model->tensors[i].first, model->tensors[i].elements);
     if (tied.size) model->tied = arena_string(&model->arena, buffer_text(&tied));
-    buffer_free(&tied);
 }
 
 static Hash hash_model(const GlobalModel *model, const FederationCompiled *compiled)
@@ -274,21 +270,17 @@ static bool take_former(FederationStart *start, Federation *federation, const Fe
 bool federation_start_follow(FederationStart *start, Federation *federation, const char *directory,
                              Diagnostics *diagnostics)
 {
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     Federation former;
-    GlobalModel model = {0};
+    FREED_WITH(global_model_free) GlobalModel model = {0};
     const char *path = arena_format(&scratch, "%s/model.safetensors", directory);
     int moments = outer_moments(federation->outer.kind);
     bool ok;
-    if (!federation_read_compiled(&former, arena_format(&scratch, "%s/federation.yaml", directory), diagnostics)) {
-        arena_free(&scratch);
+    if (!federation_read_compiled(&former, arena_format(&scratch, "%s/federation.yaml", directory), diagnostics))
         return false;
-    }
     ok = global_model_open_file(&model, former.compiled.identity, path, moments, diagnostics) &&
          take_former(start, federation, &former, &model, path, diagnostics);
-    global_model_free(&model);
     federation_free(&former);
-    arena_free(&scratch);
     return ok;
 }
 

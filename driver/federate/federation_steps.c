@@ -59,14 +59,13 @@ MeetingRules federation_meeting_rules(const Federation *federation, int64_t elem
 static bool read_replica(Replica *replica, const Federation *federation, int site, const char *directory, Arena *arena,
                          Diagnostics *diagnostics)
 {
-    Plan plan;
+    FREED_WITH(plan_free) Plan plan = {0};
     const LinkRate *link = federation_link(federation, site, federation->site_count);
     const char *path = arena_format(arena, "%s/%s/plan.json", directory, federation->sites[site].name);
     if (!plan_read(&plan, path, diagnostics)) return false;
     *replica = (Replica){.step_s = (double)plan.simulated_step_ns / 1e9,
                          .latency_s = link->latency_s,
                          .bandwidth_Bps = link->bandwidth_Bps};
-    plan_free(&plan);
     return true;
 }
 
@@ -92,11 +91,11 @@ static const char *reason(Federation *federation, const MeetingRules *rules, con
 
 bool federation_settle_steps(Federation *federation, int64_t elements, const char *directory, Diagnostics *diagnostics)
 {
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     MeetingRules rules = federation_meeting_rules(federation, elements, federation->compiled.states);
     Replica *replicas = arena_new_array(&scratch, Replica, (size_t)federation->site_count);
     bool ok = true;
-    if (federation->local_steps != FEDERATION_STEPS_AUTO) return arena_free(&scratch), true;
+    if (federation->local_steps != FEDERATION_STEPS_AUTO) return true;
     for (int s = 0; s < federation->site_count && ok; s++)
         ok = read_replica(&replicas[s], federation, s, directory, &scratch, diagnostics);
     if (ok) {
@@ -107,6 +106,5 @@ bool federation_settle_steps(Federation *federation, int64_t elements, const cha
                                    "with no number of local steps 95%% of the time is left for training");
         ok = ok && federation_settle_overlap(federation, diagnostics);
     }
-    arena_free(&scratch);
     return ok;
 }

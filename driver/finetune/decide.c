@@ -36,10 +36,8 @@ typedef struct Decision {
 /* Of what need not be there yet. */
 static const char *under_root(Settings *settings, const char *path)
 {
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
-    const char *whole = here ? arena_format(&settings->arena, "%s/%s", here, path) : path;
-    free(here);
-    return whole;
+    FREED char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    return here ? arena_format(&settings->arena, "%s/%s", here, path) : path;
 }
 
 #define set(key, value, ...) settings_set(decision->settings, SETTING_##key, value, __VA_ARGS__)
@@ -356,14 +354,12 @@ static uint32_t tokens_of_template(const Decision *decision, Tokenizer *tokenize
     bool input = decision->columns.text_count == 3;
     if (!input) messages[1] = messages[2];
     ChatSpan spans[3];
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     TokenIds ids = {0};
     chat_template_write(template, messages, input ? 3 : 2, " ", &text, spans);
     tokenizer_encode(tokenizer, buffer_text(&text), text.size, &ids);
-    uint32_t count = (uint32_t)ids.count + 1; /* the token that ends a text */
+    return (uint32_t)ids.count + 1; /* the token that ends a text */
     free(ids.items);
-    buffer_free(&text);
-    return count;
 }
 
 /* The tokens of every file, ascending; malloc'ed. NULL after reporting. */
@@ -468,12 +464,11 @@ static const char *packing_problem(const Decision *decision, Arena *arena)
                          .packing = {PACKING_GRAPH_ROWS, TOKENS, SLOTS, ROWS, TOKENS},
                          .last_pass = "pack"};
     TrainingModel packed;
-    Diagnostics found = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     bool read = packed_model_import(&packed, model->path, &load, &found);
     const char *problem = "its inputs do not share open dimensions and a mask";
     if (read) problem = training_model_make(&packed, &load, &found) ? NULL : arena_string(arena, found.last->message);
     training_model_free(&packed);
-    diagnostics_free(&found);
     return problem;
 }
 

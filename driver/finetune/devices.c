@@ -38,7 +38,7 @@ static const char *other_hosts(Settings *settings, const Cluster *cluster)
 
 bool finetune_decide_devices(Settings *settings, const char *path, const TextList *without, Diagnostics *diagnostics)
 {
-    Cluster cluster = {.device_count = 0};
+    FREED_WITH(cluster_free) Cluster cluster = {.device_count = 0};
     bool ok = !path || cluster_read(&cluster, path, diagnostics);
     if (ok && cluster.site_count)
         ok = usage_error(diagnostics,
@@ -50,6 +50,5 @@ bool finetune_decide_devices(Settings *settings, const char *path, const TextLis
         settings_set(settings, SETTING_HOSTS, other_hosts(settings, &cluster), "skycc deploy copies what they need");
         settings_set(settings, SETTING_WITHOUT, settings_list(settings, without->items, without->count), NULL);
     }
-    cluster_free(&cluster);
     return ok;
 }

@@ -85,15 +85,14 @@ static void print_settings(Buffer *text, Settings *settings)
 /* The folder's list, so that another export replaces the card too. */
 static void list_file(const char *folder, const char *name)
 {
-    char *path = directory_join(folder, DIRECTORY_LIST);
+    FREED char *path = directory_join(folder, DIRECTORY_LIST);
     FILE *list = fopen(path, "a");
     if (list) fprintf(list, "%s\n", name), fclose(list);
-    free(path);
 }
 
 bool model_card_write(Settings *settings, const char *run, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     const char *folder = arena_format(&settings->arena, "%s/model", run);
     print_head(&text, settings);
     bool ok = print_metrics(&text, settings, run, "metrics.json", "Metrics on the evaluation set", diagnostics) &&
@@ -104,6 +103,5 @@ bool model_card_write(Settings *settings, const char *run, Diagnostics *diagnost
         ok = file_write_all(arena_format(&settings->arena, "%s/README.md", folder), text.bytes, text.size, diagnostics);
     }
     if (ok) list_file(folder, "README.md");
-    buffer_free(&text);
     return ok;
 }

@@ -78,7 +78,7 @@ static bool read_file(const char *run, const char *name, Buffer *content)
 
 static void answer(int connection, const char *status, const char *type, const Buffer *content, bool body)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text,
                  "HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
                  "X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n"
@@ -92,7 +92,6 @@ static void answer(int connection, const char *status, const char *type, const B
         if (count <= 0 && errno != EINTR) break;
         if (count > 0) done += (size_t)count;
     }
-    buffer_free(&text);
 }
 
 /* Reads until the empty line that ends the head of a request, which becomes a string. */
@@ -129,7 +128,7 @@ static bool is_for_here(const char *request)
 static void take_request(int connection, const char *run)
 {
     char request[MOST_REQUEST], method[8], target[MOST_NAME + 1];
-    Buffer content = {0};
+    FREED_WITH(buffer_free) Buffer content = {0};
     if (!read_request(connection, request)) return;
     const char *status = "400 Bad Request", *type = "text/plain", *name = NULL;
     bool head = false;
@@ -148,7 +147,6 @@ static void take_request(int connection, const char *run)
     }
     if (strcmp(status, "200 OK") != 0) content.size = 0, buffer_print(&content, "%s\n", status);
     answer(connection, status, type, &content, !head);
-    buffer_free(&content);
 }
 
 /* ---- The process ---- */

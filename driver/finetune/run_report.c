@@ -33,21 +33,19 @@ typedef struct RunReport {
 /* A file that may be missing, or half-written: then this is said the next time. */
 static json_t *read_json(const RunReport *report, const char *folder, const char *name)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     const char *path = arena_format(&report->settings->arena, "%s/%s", folder, name);
     json_t *json = access(path, R_OK) == 0 ? json_read(path, &ignored) : NULL;
     input_files_release_path(path);
-    diagnostics_free(&ignored);
     return json;
 }
 
 static void read_log(RunReport *report)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     const char *path = arena_format(&report->settings->arena, "%s/log.csv", report->part);
     report->logged = access(path, R_OK) == 0 && plot_log_read(&report->log, path, &ignored);
     input_files_release_path(path);
-    diagnostics_free(&ignored);
 }
 
 static double find_best(const RunReport *report)
@@ -63,7 +61,7 @@ static double find_best(const RunReport *report)
 
 static int64_t count_steps(const RunReport *report)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     SafeTensors data;
     const char *path = arena_format(&report->settings->arena, "%s/data/train.safetensors", report->run);
     int64_t batch = atoll(report->settings->of[SETTING_BATCH].value), steps = 0;
@@ -74,7 +72,6 @@ static int64_t count_steps(const RunReport *report)
         safetensors_close(&data);
     }
     input_files_release_path(path);
-    diagnostics_free(&ignored);
     return steps;
 }
 
@@ -107,30 +104,26 @@ static double median(double *values, size_t count)
 /* The median of the seconds between two rows of the log; NAN: there are too few. */
 static double measured_step(const RunReport *report)
 {
-    double *times = memory_allocate((report->logged ? report->log.count : 1) * sizeof *times);
+    FREED double *times = memory_allocate((report->logged ? report->log.count : 1) * sizeof *times);
     size_t count = 0;
     for (size_t i = 1; report->logged && i < report->log.count; i++) {
         double steps = report->log.steps[i] - report->log.steps[i - 1];
         double time = plot_value(&report->log, i, SECONDS) - plot_value(&report->log, i - 1, SECONDS);
         if (time > 0) times[count++] = time / steps; /* a resumed run counts from 0 again */
     }
-    double step = median(times, count);
-    free(times);
-    return step;
+    return median(times, count);
 }
 
 /* The median of the steps' tokens per second: single steps wait for other programs, or for none. */
 static double measured_throughput(const RunReport *report)
 {
-    double *speeds = memory_allocate(report->log.count * sizeof *speeds);
+    FREED double *speeds = memory_allocate(report->log.count * sizeof *speeds);
     size_t count = 0;
     for (size_t i = 0; i < report->log.count; i++) {
         double speed = plot_value(&report->log, i, TOKENS_PER_SECOND);
         if (!isnan(speed)) speeds[count++] = speed;
     }
-    double throughput = median(speeds, count);
-    free(speeds);
-    return throughput;
+    return median(speeds, count);
 }
 
 /* ---- The page ---- */
@@ -474,7 +467,7 @@ static void print_device(const RunReport *report, const json_t *rank)
     double step = number_of(report->plan, "simulated_step_s"), microbatches = number_of(report->plan, "microbatches");
     double busy = 0, memory = number_of(rank, "process_bytes"), limit = 0;
     const json_t *stages = json_object_get(rank, "stages"), *number;
-    Buffer layers = {0};
+    FREED_WITH(buffer_free) Buffer layers = {0};
     size_t i;
     json_array_foreach(stages, i, number)
     {
@@ -494,7 +487,6 @@ static void print_device(const RunReport *report, const json_t *rank)
                  "<td>%s</td><td><span class=bar aria-hidden=true><i class=fb style=\"width:%.1f%%\"></i></span>"
                  "%.0f%%</td><td class=n>%.0f MiB</td><td class=n>%.0f MiB</td></tr>\n",
                  buffer_text(&layers), 100 * load, 100 * load, memory / 1048576, limit / 1048576);
-    buffer_free(&layers);
 }
 
 static void print_devices(const RunReport *report)
@@ -564,7 +556,7 @@ static void print_settings(const RunReport *report)
 
 bool run_report_write(Settings *settings, const char *run, const char *part, RunState state, Diagnostics *diagnostics)
 {
-    Buffer page = {0};
+    FREED_WITH(buffer_free) Buffer page = {0};
     RunReport report = {.settings = settings, .run = run, .part = part, .state = state, .page = &page};
     read_log(&report);
     report.plan = read_json(&report, part, "programs/plan.json");
@@ -588,6 +580,5 @@ bool run_report_write(Settings *settings, const char *run, const char *part, Run
     json_decref(report.plan);
     json_decref(report.metrics);
     plot_log_free(&report.log);
-    buffer_free(&page);
     return ok;
 }

@@ -84,7 +84,7 @@ void settings_print(const Settings *settings, const char *prefix, FILE *stream)
     for (SettingKey key = SETTING_MODEL; key < SETTING_COUNT; key++) {
         const Setting *setting = &settings->of[key];
         if (!setting->value) continue;
-        Buffer line = {0};
+        FREED_WITH(buffer_free) Buffer line = {0};
         text_format(&line, "%s%-13s", prefix, keys[key].word);
         const char *value = setting->value;
         for (size_t length; *value; value += length + (value[length] == *LIST_SEPARATOR)) {
@@ -94,15 +94,14 @@ void settings_print(const Settings *settings, const char *prefix, FILE *stream)
         }
         if (setting->reason) text_format(&line, "   %s", setting->reason);
         fprintf(stream, "%s\n", buffer_text(&line));
-        buffer_free(&line);
     }
     fflush(stream);
 }
 
 bool settings_write(const Settings *settings, const char *run, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
-    char *path = NULL;
+    FREED_WITH(buffer_free) Buffer text = {0};
+    FREED char *path = NULL;
     buffer_print(&text, "# What skycc finetune decided. skycc finetune --resume goes on from this file.\n");
     for (SettingKey key = 0; key < SETTING_COUNT; key++) {
         const Setting *setting = &settings->of[key];
@@ -124,10 +123,7 @@ bool settings_write(const Settings *settings, const char *run, Diagnostics *diag
     }
     if (asprintf(&path, "%s/settings.yaml", run) < 0) memory_exhausted();
     input_files_release_path(path);
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    free(path);
-    return ok;
+    return file_write_all(path, text.bytes, text.size, diagnostics);
 }
 
 /* ---- In ---- */
@@ -141,14 +137,13 @@ static bool read_value(Settings *settings, const YamlFile *file, SettingKey key,
         return true;
     }
     size_t count;
-    Buffer list = {0};
+    FREED_WITH(buffer_free) Buffer list = {0};
     bool ok = yaml_sequence(file, node, keys[key].word, &count);
     for (size_t i = 0; ok && i < count; i++) {
         ok = yaml_any_text(file, yaml_item(file, node, i), NULL, keys[key].word, &text);
         if (ok) buffer_print(&list, "%s%s", i ? LIST_SEPARATOR : "", text);
     }
     if (ok) settings_set(settings, key, buffer_text(&list), NULL);
-    buffer_free(&list);
     return ok;
 }
 
@@ -181,12 +176,11 @@ static void read_reason(Settings *settings, const char *line, const char *end)
 
 static bool read_reasons(Settings *settings, const char *path, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, path, diagnostics)) return false;
     const char *line = (const char *)file.bytes, *last = line + file.size, *end;
     for (; line < last && (end = memchr(line, '\n', (size_t)(last - line))); line = end + 1)
         read_reason(settings, line, end);
-    file_unmap(&file);
     return true;
 }
 

@@ -272,12 +272,11 @@ bool is_training(const SingleCommand *command) { return strchr(command->words[0]
 
 void single_command_print(const SingleCommand *command, FILE *stream)
 {
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     if (!is_training(command)) buffer_print(&line, "skycc ");
     for (int i = 0; i < command->count; i++) {
         if (i) buffer_print(&line, " ");
         text_append_word(&line, command->words[i]);
     }
     fprintf(stream, "%s\n", buffer_text(&line));
-    buffer_free(&line);
 }

@@ -13,10 +13,8 @@
 
 static const char *absolute(Arena *arena, const char *path)
 {
-    char *resolved = realpath(path, NULL);
-    const char *copy = resolved ? arena_string(arena, resolved) : path;
-    free(resolved);
-    return copy;
+    FREED char *resolved = realpath(path, NULL);
+    return resolved ? arena_string(arena, resolved) : path;
 }
 
 static bool is_there(Arena *arena, const char *folder, const char *name)
@@ -122,13 +120,13 @@ static const char *describe(const FoundHead *found, Arena *arena)
 /* Sets *folder to the one with the tokenizer; NULL: there is none. */
 static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Diagnostics *diagnostics)
 {
-    OnnxModel onnx;
+    FREED_WITH(onnx_model_close) OnnxModel onnx = {0};
     FoundHead *found = &model->found;
     if (!found_head_read(found, model->path, arena, diagnostics) ||
         !onnx_model_open(&onnx, model->path, true, diagnostics))
         return false;
-    HuggingFaceConfig config = {0};
-    Diagnostics unused = {0}; /* a graph of an unknown kind is of use all the same */
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unused = {0}; /* a graph of an unknown kind is of use all the same */
     *folder = tokenizer_folder(model->path, onnx_model_property(&onnx, PROPERTY_FOLDER), arena);
     bool ok = read_inputs(model, onnx.proto->graph, arena, diagnostics);
     if (found->config && config_parse(&config, found->config, model->path, arena, &unused))
@@ -137,9 +135,6 @@ static bool read_graph(SourceModel *model, const char **folder, Arena *arena, Di
         model->positions = found->positions;
     if (!found->imported) model->kind = describe(found, arena);
     model->decoder |= found->head.kind == HEAD_NEXT;
-    config_free(&config);
-    diagnostics_free(&unused);
-    onnx_model_close(&onnx);
     return ok;
 }
 
@@ -149,13 +144,13 @@ static bool refuse_absent(const char *path, Arena *arena, Diagnostics *diagnosti
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool local = slash && access(arena_string_n(arena, path, (size_t)(slash - path)), F_OK) == 0;
     bool hub = path[0] != '/' && path[0] != '.' && !strstr(path, ".onnx") && !local;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             hub ? arena_format(arena,
-                                                "skycc downloads nothing; if this is a name of the Hugging Face hub: "
-                                                "hf download %s --local-dir %s, then give the folder %s",
-                                                path, name, name)
-                                 : "give a Hugging Face folder, or an ONNX file of a model",
-                             "there is no such folder or ONNX file");
+    return input_error(diagnostics, path,
+                       hub ? arena_format(arena,
+                                          "skycc downloads nothing; if this is a name of the Hugging Face hub: "
+                                          "hf download %s --local-dir %s, then give the folder %s",
+                                          path, name, name)
+                           : "give a Hugging Face folder, or an ONNX file of a model",
+                       "there is no such folder or ONNX file");
 }
 
 /* Its weights, say. */
@@ -164,9 +159,8 @@ static bool check_no_part_of_folder(const char *path, Arena *arena, Diagnostics 
     const char *slash = strrchr(path, '/');
     const char *folder = slash ? arena_string_n(arena, path, (size_t)(slash - path + (slash == path))) : ".";
     return access(arena_format(arena, "%s/config.json", folder), F_OK) != 0 ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             arena_format(arena, "give the folder: %s", folder),
-                             "is a file of a model's folder, not the model");
+           input_error(diagnostics, path, arena_format(arena, "give the folder: %s", folder),
+                       "is a file of a model's folder, not the model");
 }
 
 bool source_model_read(SourceModel *model, const char *path, const char *tokenizer, Arena *arena,
@@ -201,21 +195,20 @@ static bool hash_folder(const char *path, Hash *hash, Diagnostics *diagnostics)
 {
     HuggingFaceFolder folder;
     bool ok = folder_open(&folder, path, true, diagnostics);
-    char *config = ok ? json_dumps(folder.config.json, JSON_SORT_KEYS) : NULL;
+    FREED char *config = ok ? json_dumps(folder.config.json, JSON_SORT_KEYS) : NULL;
     if (config) *hash = hash_bytes(config, strlen(config));
     for (size_t i = 0; ok && i < folder.file_count; i++) {
         const MappedFile *file = &folder.files[i].tensors.file;
         *hash = hash_extend(*hash, file->bytes, file->size);
         file_forget(file, 0, file->size);
     }
-    free(config);
     folder_close(&folder);
     return ok;
 }
 
 static bool hash_graph(const char *path, Hash *hash, Diagnostics *diagnostics)
 {
-    OnnxModel model;
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
     if (!onnx_model_open(&model, path, true, diagnostics)) return false;
     const Onnx__GraphProto *graph = model.proto->graph;
     bool ok = true;
@@ -227,7 +220,6 @@ static bool hash_graph(const char *path, Hash *hash, Diagnostics *diagnostics)
         ok = onnx_tensor_elements(&model, initializer, NULL, initializer->name, &tensor, diagnostics);
         if (ok && tensor.data) *hash = hash_extend(*hash, tensor.data, tensor.bytes);
     }
-    onnx_model_close(&model);
     return ok;
 }
 

@@ -94,8 +94,8 @@ static const char *folded(Arena *arena, const char *value)
 /* One label that is written in two ways becomes two classes. */
 static void warn_of_spellings(const SurveyColumn *label, const char *table, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
-    StringMap first = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(string_map_free) StringMap first = {0};
     const char *one = NULL, *other = NULL;
     uint32_t count = 0;
     for (size_t i = 0; i < label->values.capacity; i++) {
@@ -116,8 +116,6 @@ static void warn_of_spellings(const SurveyColumn *label, const char *table, Diag
                             "has labels '%.60s' and '%.60s', which differ only in capitals or blanks: the model learns "
                             "them as two (%u such label%s)",
                             one, other, count, count > 1 ? "s" : "");
-    string_map_free(&first);
-    arena_free(&arena);
 }
 
 /* Said here, as --dry-run does not come to where skycc tokenize refuses them. */
@@ -267,14 +265,10 @@ static uint64_t *row_hashes(const SafeTensors *data, size_t *count)
 
 static bool read_hashes(const char *path, uint64_t **hashes, size_t *count)
 {
-    Diagnostics ignored = {0};
-    SafeTensors data;
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
+    FREED_WITH(safetensors_close) SafeTensors data = {0};
     *hashes = NULL;
-    if (safetensors_open(&data, path, &ignored)) {
-        *hashes = row_hashes(&data, count);
-        safetensors_close(&data);
-    }
-    diagnostics_free(&ignored);
+    if (safetensors_open(&data, path, &ignored)) *hashes = row_hashes(&data, count);
     return *hashes != NULL;
 }
 

@@ -163,7 +163,7 @@ static void take_field(TableSurvey *survey, SurveyColumn *column, const TableRea
     for (size_t i = 0; i < field.length; i++)
         column->words += !isspace((unsigned char)field.text[i]) && (!i || isspace((unsigned char)field.text[i - 1]));
     if (take_list(survey, column, field, cut)) return;
-    char *text = strndup(field.text, field.length);
+    FREED char *text = strndup(field.text, field.length);
     if (!text) memory_exhausted();
     double number;
     const char *unsigned_text = text + (text[0] == '-' || text[0] == '+');
@@ -172,7 +172,6 @@ static void take_field(TableSurvey *survey, SurveyColumn *column, const TableRea
     else
         take_text(survey, column, text, reader);
     take_value(survey, column, text);
-    free(text);
 }
 
 static bool each_row(TableSurvey *survey, const TextList *tables, const char *encoding,
@@ -284,11 +283,10 @@ static void encode_members(Lengths *lengths, const json_t *object)
     enum { AROUND_TOOLS = 160 };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *member = json_object_get(object, names[i]);
-        char *text = member && !json_is_null(member) ? json_dumps(member, JSON_ENCODE_ANY) : NULL;
+        FREED char *text = member && !json_is_null(member) ? json_dumps(member, JSON_ENCODE_ANY) : NULL;
         if (text) tokenizer_encode(lengths->tokenizer, text, strlen(text), &lengths->ids);
         for (int k = 0; text && i < 2 && k < AROUND_TOOLS; k++)
             array_push(lengths->ids.items, lengths->ids.count, lengths->ids.capacity, 0);
-        free(text);
     }
 }
 

@@ -44,7 +44,7 @@ static bool fill_in(FILE *template, const Documented all[static DOCUMENTED_COUNT
 
 int main(int argc, char **argv)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Documented all[DOCUMENTED_COUNT];
     for (Command c = 0; c < COMMAND_COUNT; c++)
         all[c] = (Documented){command_texts[c].name, command_options(c, &arena), true};
@@ -53,6 +53,5 @@ int main(int argc, char **argv)
     if (!template || !freopen(argv[2], "w", stdout)) return fputs("usage: documentation TEMPLATE OUTPUT\n", stderr), 2;
     bool ok = fill_in(template, all) && fflush(stdout) == 0 && !ferror(stdout);
     fclose(template);
-    arena_free(&arena);
     return !ok;
 }

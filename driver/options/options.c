@@ -27,7 +27,7 @@ bool command_options_read(Options *options, Command command, int argument_count,
 void command_print_help(Command command, bool all, FILE *stream)
 {
     enum { FIRST = 3 };
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     OptionSet set = command_options(command, &arena);
     const CommandText *text = &command_texts[command];
     for (int i = 0; text->synopsis[i] && (all || i < FIRST); i++) {
@@ -43,7 +43,6 @@ void command_print_help(Command command, bool all, FILE *stream)
     int left = options_print_help(&set, all, stream);
     if (!all && left) fprintf(stream, "\nskycc %s --help-all lists %d more options.\n", text->name, left);
     if (!all && !left) fprintf(stream, "\nskycc %s --help-all explains them in full.\n", text->name);
-    arena_free(&arena);
 }
 
 static bool takes(Command command, const char *name, size_t length, Arena *arena)

@@ -372,7 +372,7 @@ static void print_key(Buffer *svg, const Frame *frame, const PlotLog *log, int s
 static void print_federation(Buffer *svg, const Frame *frame, const PlotLog *log)
 {
     int sites = log->series_count - 1, key = LOSS_BOTTOM + 76, lower = frame->narrow ? 2 * LINE : 0;
-    int *all = memory_allocate((size_t)log->series_count * sizeof *all);
+    FREED int *all = memory_allocate((size_t)log->series_count * sizeof *all);
     for (int s = 0; s < log->series_count; s++) all[s] = s;
     double mean = plot_value(log, (size_t)last_with(log, LOSS), LOSS);
     Axis x = time_axis(frame, log);
@@ -391,7 +391,6 @@ static void print_federation(Buffer *svg, const Frame *frame, const PlotLog *log
     print_curve(svg, log, LOSS, &x, &y, "l");
     for (int s = 1; s <= sites; s++) print_key(svg, frame, log, s, log->series[s].name, s, key);
     buffer_print(svg, "</svg>\n");
-    free(all);
 }
 
 static void draw(Buffer *svg, const Frame *frame, const PlotLog *log, double best_step)

@@ -169,7 +169,7 @@ static bool check_drawable(const PlotLog *log, const char *path, Diagnostics *di
 
 bool plot_log_read(PlotLog *log, const char *path, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     *log = (PlotLog){0};
     if (!file_map(&file, path, diagnostics)) return false;
     const char *text = file.bytes ? (const char *)file.bytes : "", *end = text + file.size;
@@ -189,7 +189,6 @@ bool plot_log_read(PlotLog *log, const char *path, Diagnostics *diagnostics)
         if (ok && !values) values = arena_new_array(&log->arena, double, (size_t)log->series_count);
     }
     ok = ok && check_drawable(log, path, diagnostics);
-    file_unmap(&file);
     return ok;
 }
 
