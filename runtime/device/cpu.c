@@ -234,8 +234,8 @@ static bool cpu_open(Execution *execution, Diagnostics *diagnostics)
     const SkyProgram *program = execution->program;
     uint64_t scratch = 0, thread_scratch = 0, blocks = 0;
     if (program->uses_tiles && !tiles_request())
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile for this processor: --target-cpu",
-                                 "this program uses AMX tiles, which the processor or the system does not have");
+        return run_error(diagnostics, "compile for this processor: --target-cpu",
+                         "this program uses AMX tiles, which the processor or the system does not have");
     execution->team = team_create(execution->threads);
     for (uint32_t i = 0; i < program->stage_count; i++) {
         const SkyStage *stage = &program->stages[i];

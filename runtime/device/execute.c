@@ -178,7 +178,7 @@ void execution_sum_uses(const Execution *execution, uint32_t stage)
     for (uint32_t p = 0; p < from->parameter_count; p++) {
         const SkyParameter *parameter = &from->parameters[p];
         if (parameter->use_count < 2) continue;
-        float **uses = memory_allocate(parameter->use_count * sizeof *uses);
+        FREED float **uses = memory_allocate(parameter->use_count * sizeof *uses);
         for (uint32_t u = 0; u < parameter->use_count; u++)
             uses[u] = execution_fetch(execution, stage, 0, parameter->uses[u].gradient, parameter->value.bytes);
         float *sum = execution_address(execution, stage, 0, parameter->gradient);
@@ -188,7 +188,6 @@ void execution_sum_uses(const Execution *execution, uint32_t stage)
         for (uint32_t u = 0; u < parameter->use_count; u++)
             execution_hand(execution, stage, 0, parameter->uses[u].gradient, parameter->value.bytes);
         execution_hand(execution, stage, 0, parameter->gradient, parameter->value.bytes);
-        free(uses);
     }
 }
 

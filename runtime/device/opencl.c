@@ -63,12 +63,11 @@ static bool make_buffer(OpenCl *cl, ClBufferId *buffer, uint64_t size, const cha
     if (code == CL_SUCCESS) code = cl->api->Finish(cl->queue);
     if (code == CL_SUCCESS) return true;
     char text[40];
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                             "compile with a smaller memory: of this device in the cluster file",
-                             "OpenCL device '%s': no memory for %s: %llu bytes (it has %lld bytes in all, and promises "
-                             "%lld in one piece): %s",
-                             cl->device.name, what, (unsigned long long)size, (long long)cl->device.memory_bytes,
-                             (long long)cl->device.buffer_bytes, opencl_error_name(code, text));
+    return run_error(diagnostics, "compile with a smaller memory: of this device in the cluster file",
+                     "OpenCL device '%s': no memory for %s: %llu bytes (it has %lld bytes in all, and promises "
+                     "%lld in one piece): %s",
+                     cl->device.name, what, (unsigned long long)size, (long long)cl->device.memory_bytes,
+                     (long long)cl->device.buffer_bytes, opencl_error_name(code, text));
 }
 
 /* Boundary tensors come from memory of the host that the driver pins, if it has any: their copies then need not wait
@@ -145,9 +144,9 @@ static bool make_kernel(const OpenCl *cl, const SkyDeviceKernel *described, ClKe
     if (code != CL_SUCCESS) return failed(cl, code, described->label, diagnostics);
     if (!group) group = cl->group;
     if (group <= most) return true;
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use another device: skycc probe --devices",
-                             "OpenCL device '%s': groups of kernel '%s' have %zu work items, and the device runs %zu",
-                             cl->device.name, described->label, group, most);
+    return run_error(diagnostics, "use another device: skycc probe --devices",
+                     "OpenCL device '%s': groups of kernel '%s' have %zu work items, and the device runs %zu",
+                     cl->device.name, described->label, group, most);
 }
 
 static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
@@ -173,9 +172,9 @@ static bool choose(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnosti
     if (chosen) cl->device = *chosen;
     arena_free(&arena);
     if (chosen && !cl->device.doubles)
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                                 "OpenCL device '%s' has no float64 (cl_khr_fp64), which norms of gradients need",
-                                 cl->device.name);
+        return run_error(diagnostics, NULL,
+                         "OpenCL device '%s' has no float64 (cl_khr_fp64), which norms of gradients need",
+                         cl->device.name);
     return chosen != NULL;
 }
 
@@ -207,11 +206,10 @@ static bool open_device(Execution *execution, Diagnostics *diagnostics)
 /* What is wrong is wrong with that device of the cluster. */
 static bool opencl_open(Execution *execution, Diagnostics *diagnostics)
 {
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     bool ok = open_device(execution, &said);
     for (Diagnostic *d = said.first; d; d = d->next) d->place.object = execution->program->device_name;
     diagnostics_append(diagnostics, &said);
-    diagnostics_free(&said);
     return ok;
 }
 

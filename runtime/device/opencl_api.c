@@ -15,14 +15,13 @@ const OpenClApi *opencl_api(Diagnostics *diagnostics)
     if (api.Finish) return &api;
     void *loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!loader) {
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "there is no OpenCL on this host: %s",
-                          dlerror());
+        run_error(diagnostics, hint, "there is no OpenCL on this host: %s", dlerror());
         return NULL;
     }
 #define FUNCTION(result, name, parameters)                                                                             \
     *(void **)&api.name = dlsym(loader, "cl" #name);                                                                   \
     if (!api.name) {                                                                                                   \
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint, "libOpenCL.so.1 has no cl" #name);           \
+        run_error(diagnostics, hint, "libOpenCL.so.1 has no cl" #name);                                                \
         api.Finish = NULL;                                                                                             \
         return NULL;                                                                                                   \
     }
@@ -74,10 +73,8 @@ static bool has_extension(const OpenClApi *api, ClDeviceId id, const char *name)
 {
     size_t size = 0;
     if (api->GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS) return false;
-    char *all = memory_allocate(size + 1);
-    bool found = api->GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, size, all, NULL) == CL_SUCCESS && strstr(all, name);
-    free(all);
-    return found;
+    FREED char *all = memory_allocate(size + 1);
+    return api->GetDeviceInfo(id, CL_DEVICE_EXTENSIONS, size, all, NULL) == CL_SUCCESS && strstr(all, name);
 }
 
 static OpenClDevice describe(const OpenClApi *api, ClDeviceId id, const char *platform)
@@ -106,7 +103,7 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
     ClPlatformId platforms[MOST_PLATFORMS];
     uint32_t platform_count = 0;
     char text[40];
-    Buffer without = {0}; /* what platforms say that have no device */
+    FREED_WITH(buffer_free) Buffer without = {0}; /* what platforms say that have no device */
     if (api->GetPlatformIDs(MOST_PLATFORMS, platforms, &platform_count) != CL_SUCCESS) platform_count = 0;
     OpenClDevice *devices = arena_new_array(arena, OpenClDevice, OPENCL_MOST_DEVICES);
     for (uint32_t p = 0; p < platform_count && p < MOST_PLATFORMS; p++) {
@@ -127,11 +124,10 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
             "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
             "there is no OpenCL platform on this host");
     else if (!*count)
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                          "look whether you may use the device (groups render and video), and whether its driver can "
-                          "write into its cache folder (PoCL: POCL_CACHE_DIR or ~/.cache/pocl)",
-                          "no OpenCL platform of this host has a device%s", buffer_text(&without));
-    buffer_free(&without);
+        run_error(diagnostics,
+                  "look whether you may use the device (groups render and video), and whether its driver can "
+                  "write into its cache folder (PoCL: POCL_CACHE_DIR or ~/.cache/pocl)",
+                  "no OpenCL platform of this host has a device%s", buffer_text(&without));
     return *count ? devices : NULL;
 }
 
@@ -142,7 +138,7 @@ const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const 
     long number = strtol(device, &end, 10), seen = 0, matches = 0;
     bool by_number = end != device && !*end;
     const OpenClDevice *chosen = NULL;
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     for (int d = 0; d < count; d++) {
         bool platform_matches = fnmatch(platform, devices[d].platform, 0) == 0;
         bool match = platform_matches && (by_number ? seen == number : fnmatch(device, devices[d].name, 0) == 0);
@@ -152,10 +148,9 @@ const OpenClDevice *opencl_choose(const OpenClDevice *devices, int count, const 
     }
     bool several = matches > 1 && strcmp(device, "*") != 0; /* of any the first is meant */
     if (!chosen || several)
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "opencl: {platform: GLOB, device: GLOB or number}",
-                          "%s of this host %s platform '%s', device '%s'; there is %s",
-                          several ? "several OpenCL devices" : "no OpenCL device", several ? "match" : "matches",
-                          platform, device, buffer_text(&text));
-    buffer_free(&text);
+        run_error(diagnostics, "opencl: {platform: GLOB, device: GLOB or number}",
+                  "%s of this host %s platform '%s', device '%s'; there is %s",
+                  several ? "several OpenCL devices" : "no OpenCL device", several ? "match" : "matches", platform,
+                  device, buffer_text(&text));
     return several ? NULL : chosen;
 }

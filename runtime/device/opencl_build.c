@@ -16,9 +16,9 @@ enum { LARGEST_TILE = 64, LEAST_ITEMS = 16, MOST_VECTOR = 16, MOST_ROWS = 16, LE
 static bool too_small(const OpenClDevice *device, const char *what, int64_t has, int64_t needs,
                       Diagnostics *diagnostics)
 {
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use another device: skycc probe --devices",
-                             "OpenCL device '%s' has too little for these kernels: %s: %lld, of %lld needed",
-                             device->name, what, (long long)has, (long long)needs);
+    return run_error(diagnostics, "use another device: skycc probe --devices",
+                     "OpenCL device '%s' has too little for these kernels: %s: %lld, of %lld needed", device->name,
+                     what, (long long)has, (long long)needs);
 }
 
 static uint32_t product_items(const OpenClSizes *sizes)
@@ -93,10 +93,9 @@ static void quote_log(const Build *build, ClProgramId built, Diagnostics *diagno
     size_t size = 0;
     if (!built) return;
     build->api->GetProgramBuildInfo(built, build->device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
-    char *log = memory_allocate(size + 1);
+    FREED char *log = memory_allocate(size + 1);
     build->api->GetProgramBuildInfo(built, build->device->id, CL_PROGRAM_BUILD_LOG, size, log, NULL);
     diagnostics_quote(diagnostics, log);
-    free(log);
 }
 
 /* The program's first `bytes` bytes and what follows of one kernel; NULL if they compile. */
@@ -162,7 +161,7 @@ static ClProgramId load_kept(const Build *build, const char *path)
 {
     MappedFile file;
     KeptHead head = {0};
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     ClProgramId built = NULL;
     bool found = path && file_map(&file, path, &ignored);
     size_t size = found && file.size > sizeof head ? file.size - sizeof head : 0;
@@ -177,15 +176,14 @@ static ClProgramId load_kept(const Build *build, const char *path)
         if (code != CL_SUCCESS) built = NULL;
     }
     if (found) file_unmap(&file);
-    diagnostics_free(&ignored);
     return built;
 }
 
 void opencl_keep(const OpenClApi *api, const SkyProgram *program, ClProgramId built, const Hash *key)
 {
     size_t size = 0;
-    Diagnostics ignored = {0};
-    char *path = kept_path(program);
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
+    FREED char *path = kept_path(program);
     bool replaces = path && (remove(path) == 0 || errno == ENOENT); /* what was read is not written into */
     if (!replaces || api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS)
         size = 0;
@@ -195,9 +193,7 @@ void opencl_keep(const OpenClApi *api, const SkyProgram *program, ClProgramId bu
         memcpy(bytes, &head, sizeof head);
         file_write_all(path, bytes, sizeof head + size, &ignored);
     }
-    diagnostics_free(&ignored);
     free(bytes);
-    free(path);
 }
 
 ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,

@@ -223,7 +223,7 @@ static void take_signals(Run *run, int signals)
 
 static void watch(Run *run, int signals)
 {
-    struct pollfd *polled = memory_allocate((size_t)(run->count + 1) * sizeof *polled);
+    FREED struct pollfd *polled = memory_allocate((size_t)(run->count + 1) * sizeof *polled);
     while (run->ended < run->count) {
         polled[run->count] = (struct pollfd){.fd = signals, .events = POLLIN};
         for (int r = 0; r < run->count; r++) polled[r] = (struct pollfd){.fd = run->ranks[r].socket, .events = POLLIN};
@@ -233,7 +233,6 @@ static void watch(Run *run, int signals)
         if (polled[run->count].revents) take_signals(run, signals);
         if (run->kill_at > 0 && monotonic_seconds() > run->kill_at) fail(run, 128 + SIGINT);
     }
-    free(polled);
 }
 
 int launch_ranks(int argument_count, char **arguments)

@@ -34,10 +34,8 @@ char *checkpoint_manifest_path(const char *directory, int64_t step)
 
 static bool is_complete(const char *directory, int64_t step)
 {
-    char *path = checkpoint_manifest_path(directory, step);
-    bool complete = access(path, R_OK) == 0;
-    free(path);
-    return complete;
+    FREED char *path = checkpoint_manifest_path(directory, step);
+    return access(path, R_OK) == 0;
 }
 
 /* The step in the name of a directory entry; -1 if it has none. */
@@ -125,9 +123,8 @@ void checkpoint_drop_retired(const char *directory)
 {
     DIR *stream = opendir(directory);
     for (struct dirent *entry; stream && (entry = readdir(stream));) {
-        char *path = directory_join(directory, entry->d_name);
+        FREED char *path = directory_join(directory, entry->d_name);
         if (is_retired(entry->d_name)) unlink(path);
-        free(path);
     }
     if (stream) closedir(stream);
 }
@@ -136,13 +133,12 @@ bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics)
 {
     size_t count;
     bool ok = true;
-    int64_t *steps = list_steps(directory, &count);
+    FREED int64_t *steps = list_steps(directory, &count);
     for (size_t i = 0; i < count && ok; i++) {
         char *path = checkpoint_path(directory, steps[i]);
         ok = input_files_spare_in(path, diagnostics);
         free(path);
     }
-    free(steps);
     return ok;
 }
 
@@ -165,7 +161,7 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
     Buffer text = {0};
     struct stat status;
     buffer_print(&text, "%s/.lock-%s", directory, name);
-    char *path = text.bytes;
+    FREED char *path = text.bytes;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     bool ok = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     bool locked = ok && flock(file, LOCK_EX | LOCK_NB) == 0, held = ok && !locked && errno == EWOULDBLOCK;
@@ -177,7 +173,6 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
                             "cannot be locked: %s", strerror(errno));
     if (!locked && file >= 0) close(file); /* the lock stays open until the process ends */
     if (descriptor) *descriptor = locked ? file : -1;
-    free(path);
     return !ok ? CHECKPOINT_LOCK_FAILED : held ? CHECKPOINT_LOCK_HELD : CHECKPOINT_LOCKED;
 }
 
@@ -195,9 +190,8 @@ bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diag
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics)
 {
     if (!checkpoint_make_step(directory, step, diagnostics)) return false;
-    char *path = checkpoint_path(directory, step);
+    FREED char *path = checkpoint_path(directory, step);
     empty_step(path, NULL);
-    free(path);
     return true;
 }
 
@@ -222,30 +216,27 @@ static bool is_among(int64_t step, const int64_t *steps, size_t count)
 
 static void remove_step(const char *directory, int64_t step, bool retires)
 {
-    char *path = checkpoint_path(directory, step);
+    FREED char *path = checkpoint_path(directory, step);
     empty_step(path, retires ? directory : NULL);
     rmdir(path);
-    free(path);
 }
 
 void checkpoint_prune(const char *directory, const int64_t *kept, size_t count, bool spare_complete, bool retires)
 {
     size_t all;
-    int64_t *steps = list_steps(directory, &all);
+    FREED int64_t *steps = list_steps(directory, &all);
     for (size_t i = 0; i < all && count > 0; i++) {
         if (steps[i] >= kept[0] || is_among(steps[i], kept, count) ||
             (spare_complete && is_complete(directory, steps[i])))
             continue;
         remove_step(directory, steps[i], retires);
     }
-    free(steps);
 }
 
 void checkpoint_remove_others(const char *directory, int64_t step)
 {
     size_t all;
-    int64_t *steps = list_steps(directory, &all);
+    FREED int64_t *steps = list_steps(directory, &all);
     for (size_t i = 0; i < all; i++)
         if (steps[i] != step) remove_step(directory, steps[i], false);
-    free(steps);
 }

@@ -136,8 +136,8 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
     *file = (CheckpointFile){0};
     if (!checkpoint_writes(execution->program)) return true;
     SafeTensorsWriter *writer = safetensors_writer();
-    Arena names = {0}; /* and transposed copies */
-    Buffer frozen = {0}, checks = {0};
+    FREED_WITH(arena_free) Arena names = {0}; /* and transposed copies */
+    FREED_WITH(buffer_free) Buffer frozen = {0}, checks = {0};
     for (uint32_t s = 0; s < execution->program->stage_count; s++) {
         const SkyStage *stage = execution->stages[s].stage;
         for (uint32_t p = 0; p < stage->parameter_count; p++) {
@@ -161,9 +161,9 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
     if (frozen.size) safetensors_writer_metadata(writer, "frozen", buffer_text(&frozen));
     if (frozen.size) safetensors_writer_metadata(writer, "frozen_checks", buffer_text(&checks));
     if (*execution->program->low_rank) safetensors_writer_metadata(writer, "lora", execution->program->low_rank);
-    char *in = checkpoint_path(directory, step);
+    FREED char *in = checkpoint_path(directory, step);
     snprintf(file->name, sizeof file->name, "rank-%02d.safetensors", rank);
-    char *path = directory_join(in, file->name);
+    FREED char *path = directory_join(in, file->name);
     input_files_release_path(path); /* a step may be saved again after its checkpoint was read */
     FileContent content = {0};
     safetensors_writer_again(writer);
@@ -172,11 +172,6 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
               safetensors_write(writer, path, diagnostics);
     file->bytes = (int64_t)content.bytes;
     file->hash = content.hash;
-    free(path);
-    free(in);
-    buffer_free(&frozen);
-    buffer_free(&checks);
-    arena_free(&names);
     return ok;
 }
 
@@ -209,7 +204,7 @@ static Kept list_kept(const Execution *execution, size_t parameters)
 /* The checkpoint's other parameters were trained next to frozen ones: these must have the values that they had. */
 static bool check_kept(const Kept *kept, const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *frozen = safetensors_metadata(file, "frozen"), *checks = safetensors_metadata(file, "frozen_checks");
     bool ok = true;
     while (frozen && checks && *frozen && *checks && ok) {
@@ -225,7 +220,6 @@ static bool check_kept(const Kept *kept, const SafeTensors *file, const char *pa
         frozen += length + (frozen[length] == '\n');
         checks += digits + (checks[digits] == '\n');
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -241,7 +235,7 @@ static bool holds_wanted(const Execution *execution, const SafeTensors *file)
 static bool load_tensor(Execution *execution, uint32_t stage, const SkyParameter *parameter, int index,
                         const SafeTensors *file, const char *path, Diagnostics *diagnostics)
 {
-    Arena names = {0};
+    FREED_WITH(arena_free) Arena names = {0};
     const char *name = tensor_name(&names, parameter, index);
     const SafeTensor *tensor = safetensors_find(file, name);
     Shape shape = tensor_shape(&parameter->value);
@@ -257,7 +251,6 @@ static bool load_tensor(Execution *execution, uint32_t stage, const SkyParameter
         memcpy(execution_address(execution, stage, 0, location), tensor->data, tensor->bytes);
         execution_hand(execution, stage, 0, location, tensor->bytes);
     }
-    arena_free(&names);
     return ok;
 }
 
@@ -334,13 +327,12 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
     char *in = checkpoint_path(directory, manifest->step);
     for (int f = 0; f < manifest->file_count && ok; f++) {
         char *path = directory_join(in, manifest->files[f].name);
-        SafeTensors file;
+        FREED_WITH(safetensors_close) SafeTensors file = {0};
         if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
             ok = safetensors_open(&file, path, diagnostics) && check_kept(&kept, &file, path, diagnostics);
             if (ok && holds_wanted(execution, &file))
                 ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
                      load_file(execution, &file, path, loaded, diagnostics);
-            safetensors_close(&file);
         }
         free(path);
     }
@@ -353,7 +345,7 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
 
 bool checkpoint_load_start(Execution *execution, const char *path, int64_t step, bool *found, Diagnostics *diagnostics)
 {
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     *found = false;
     if (!safetensors_open(&file, path, diagnostics)) return false;
     input_files_release_path(path); /* the member replaces it after every round */
@@ -366,6 +358,5 @@ bool checkpoint_load_start(Execution *execution, const char *path, int64_t step,
             if (!parameter->frozen && (!met || text_has_line(met, parameter->value.name)))
                 ok = load_tensor(execution, s, parameter, -1, &file, path, diagnostics);
         }
-    safetensors_close(&file);
     return ok;
 }

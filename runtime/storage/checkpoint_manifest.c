@@ -43,7 +43,7 @@ void checkpoint_seal_manifest(Buffer *text)
 
 static bool check_seal(const char *path, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     char seal[SEAL_SIZE];
     if (!file_map(&file, path, diagnostics)) return false;
     const char *text = (const char *)file.bytes;
@@ -53,7 +53,6 @@ static bool check_seal(const char *path, Diagnostics *diagnostics)
         seal_of(text, file.size - length, seal);
         sealed = memcmp(text + file.size - length, seal, length) == 0;
     }
-    file_unmap(&file);
     return sealed || input_error(diagnostics, path, NULL, "does not have the content that it was written with");
 }
 
@@ -69,7 +68,7 @@ static void print_best(Buffer *text, const CheckpointBest *best)
 
 bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *directory, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     char hash[33];
     buffer_print(&text, "{\n \"format\": \"%s\",\n \"step\": %lld,\n \"optimizer\": \"%s\",\n", manifest_format,
                  (long long)manifest->step, optimizer_names[manifest->optimizer]);
@@ -103,12 +102,9 @@ bool checkpoint_write_manifest(const CheckpointManifest *manifest, const char *d
                      hash_format(manifest->files[i].hash, hash));
     buffer_print(&text, "\n ]");
     checkpoint_seal_manifest(&text);
-    char *path = checkpoint_manifest_path(directory, manifest->step);
+    FREED char *path = checkpoint_manifest_path(directory, manifest->step);
     input_files_release_path(path); /* a step may be saved again after its checkpoint was read */
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
-    free(path);
-    buffer_free(&text);
-    return ok;
+    return file_write_all(path, text.bytes, text.size, diagnostics);
 }
 
 /* ---- Reading ---- */

@@ -17,14 +17,13 @@ static bool tensor_error(const char *path, const char *tensor, const char *hint,
 static bool tensor_error(const char *path, const char *tensor, const char *hint, Diagnostics *diagnostics,
                          const char *format, ...)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     const char *message = arena_format_va(&arena, format, arguments);
     va_end(arguments);
     Place place = {.file = path, .object = tensor ? arena_format(&arena, "tensor '%s'", tensor) : NULL};
     diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, hint, "%s", message);
-    arena_free(&arena);
     return false;
 }
 
@@ -178,11 +177,10 @@ static bool check_values(const char *path, const SkyProgram *program, const SkyT
     const char *hint = NULL;
     if (!dtype_is_float(tensor->dtype)) hint = "is this data set made with this model's vocabulary?";
     if (labels) hint = labels->kind == SKY_LABELS_CLASSES ? "is this data set made for this model's classes?" : NULL;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int64_t row = index / (elements / tensor->shape.dim[0]);
     tensor_error(path, input->name, hint, diagnostics, "%s",
                  describe_invalid(program, input, tensor->dtype, tensor->data, index, row, &arena));
-    arena_free(&arena);
     return false;
 }
 
@@ -193,12 +191,11 @@ bool dataset_check_filled(const Dataset *dataset, const SkyProgram *program, con
     int64_t elements = (int64_t)(input->bytes / dtype_size(dtype));
     int64_t index = dataset_holds(input) ? find_invalid(program, input, dtype, filled, elements) : -1;
     if (index < 0) return true;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int64_t row = index / (elements / input->dim[0]);
     tensor_error(dataset->path, input->name, "write new data to another file", diagnostics,
                  "was overwritten while it was in use: of a micro-batch, %s",
                  describe_invalid(program, input, dtype, filled, index, row, &arena));
-    arena_free(&arena);
     return false;
 }
 

@@ -59,18 +59,16 @@ bool hash_cache_find(Hash key, Hash *hash)
 
 void hash_cache_keep(int descriptor, Hash key, Hash hash)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     struct stat status;
     const Entry entry = {hash, check_of(key, hash)};
     const char *path = path_of(key, &arena);
     bool settled = fstat(descriptor, &status) == 0 && time(NULL) - status.st_ctim.tv_sec > settled_s;
-    char *temporary = path && settled ? memory_allocate(strlen(path) + sizeof ".XXXXXX") : NULL;
+    FREED char *temporary = path && settled ? memory_allocate(strlen(path) + sizeof ".XXXXXX") : NULL;
     if (temporary) sprintf(temporary, "%s.XXXXXX", path);
     int file = temporary ? mkostemp(temporary, O_CLOEXEC) : -1;
     if (file >= 0) {
         bool whole = write(file, &entry, sizeof entry) == (ssize_t)sizeof entry;
         if (close(file) != 0 || !whole || rename(temporary, path) != 0) unlink(temporary);
     }
-    free(temporary);
-    arena_free(&arena);
 }

@@ -123,13 +123,12 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
 
 bool parameters_initialize(Execution *execution, const char *directory, Diagnostics *diagnostics)
 {
-    InitialFile initial = {.directory = directory};
+    FREED_WITH(initial_file_close) InitialFile initial = {.directory = directory};
     bool ok = true;
     for (uint32_t s = 0; s < execution->program->stage_count && ok; s++) {
         const SkyStage *stage = execution->stages[s].stage;
         for (uint32_t p = 0; p < stage->parameter_count && ok; p++)
             ok = initialize(execution, s, &stage->parameters[p], &initial, diagnostics);
     }
-    initial_file_close(&initial);
     return ok;
 }

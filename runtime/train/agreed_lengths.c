@@ -35,9 +35,8 @@ static bool check_width(const LengthsCard *card, const SkyProgram *program, cons
             if (input->fill != SKY_FILL_TOKENS) continue;
             int64_t width = safetensors_find(&dataset->file, input->name)->shape.dim[1];
             if (width < card->longest)
-                return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                         "has rows of %lld tokens, but '%s' holds %lld of each",
-                                         (long long)card->longest, input->name, (long long)width);
+                return input_error(diagnostics, path, NULL, "has rows of %lld tokens, but '%s' holds %lld of each",
+                                   (long long)card->longest, input->name, (long long)width);
         }
     return true;
 }
@@ -81,13 +80,12 @@ static bool check(const LengthsCard *card, const SkyProgram *program, const char
                   Diagnostics *diagnostics)
 {
     if (card->rows != rows)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "has %lld lengths for %lld rows",
-                                 (long long)card->rows, (long long)rows);
+        return input_error(diagnostics, path, NULL, "has %lld lengths for %lld rows", (long long)card->rows,
+                           (long long)rows);
     if (program->packing.slots && card->longest > program->packing.longest)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "tokenise with that --max-length, or compile with another --dim",
-                                 "has rows of %lld tokens, but the program was compiled for at most %u",
-                                 (long long)card->longest, program->packing.longest);
+        return input_error(diagnostics, path, "tokenise with that --max-length, or compile with another --dim",
+                           "has rows of %lld tokens, but the program was compiled for at most %u",
+                           (long long)card->longest, program->packing.longest);
     return true;
 }
 
@@ -117,20 +115,19 @@ bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *pr
     diagnostics_free(&ignored);
     LengthsCard mine = {.rows = lengths->rows, .longest = lengths->longest, .irregular = lengths->irregular};
     if (lengths->lengths) mine.hash = hash_bytes(lengths->lengths, (size_t)lengths->rows * sizeof *lengths->lengths);
-    LengthsCard *cards = memory_allocate((size_t)world->size * sizeof *cards);
+    FREED LengthsCard *cards = memory_allocate((size_t)world->size * sizeof *cards);
     world_allgather(world, &mine, sizeof mine, cards, "agreement on lengths");
     int source = choose_source(cards, world->size);
     if (!needed && (source < 0 || cards[source].rows != rows)) {
         row_lengths_free(lengths);
-        free(cards);
         return true;
     }
     if (source == -2)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
-                               "does not have the same lengths of rows for all ranks");
+        ok = input_error(diagnostics, path, "give all hosts the same file",
+                         "does not have the same lengths of rows for all ranks");
     else if (source < 0)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "`skycc tokenize` writes both",
-                               "has neither lengths nor an attention_mask, but rows are to be packed by their length");
+        ok = input_error(diagnostics, path, "`skycc tokenize` writes both",
+                         "has neither lengths nor an attention_mask, but rows are to be packed by their length");
     else
         ok = check(&cards[source], program, path, rows, diagnostics) &&
              check_width(&cards[source], program, dataset, path, diagnostics) && ok;
@@ -140,7 +137,6 @@ bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *pr
         diagnostics_warning(diagnostics, PLACE_FILE(path), NULL,
                             "the masks of %lld rows are not ones followed by zeros: these rows take their full length",
                             (long long)cards[source].irregular);
-    free(cards);
     return ok;
 }
 

@@ -170,7 +170,7 @@ static Words split_words(const char *text)
 {
     locale_t locale = unicode_locale();
     size_t size = strlen(text), length = 0, used = 0;
-    wchar_t *plain = memory_allocate((size + 1) * sizeof *plain);
+    FREED wchar_t *plain = memory_allocate((size + 1) * sizeof *plain);
     Words words = {memory_allocate((2 * size + 2) * sizeof(wchar_t)), memory_allocate((size + 1) * sizeof(size_t)), 0};
     while (*text) {
         wchar_t c = read_character(&text, locale);
@@ -191,7 +191,6 @@ static Words split_words(const char *text)
         inside = true;
     }
     words.letters[used] = 0;
-    free(plain);
     return words;
 }
 
@@ -225,7 +224,7 @@ void answer_compare(const char *found, const char *right, double *exact, double 
 
 void best_answer_measure(const BestAnswer *best, const AnswerTexts *texts, int64_t question, double *exact, double *f1)
 {
-    char *found = best_answer_text(best, texts, question);
+    FREED char *found = best_answer_text(best, texts, question);
     const char *right = texts->answers[question];
     double e, f;
     *exact = *f1 = 0;
@@ -234,7 +233,6 @@ void best_answer_measure(const BestAnswer *best, const AnswerTexts *texts, int64
         *exact = fmax(*exact, e), *f1 = fmax(*f1, f);
         right += strlen(right) + 1;
     } while (*texts->answers[question] && *right);
-    free(found);
 }
 
 void best_answers_measure(const BestAnswer best[], const AnswerTexts *texts, double *exact, double *f1)

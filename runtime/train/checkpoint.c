@@ -115,11 +115,10 @@ static void prune(const CheckpointWriter *writer)
     World *world = writer->world;
     const SkyProgram *program = writer->execution->program;
     size_t count = 0;
-    int64_t *kept = common_steps(world, program, writer->directory, &count);
+    FREED int64_t *kept = common_steps(world, program, writer->directory, &count);
     if ((int64_t)count > writer->keep) count = (size_t)writer->keep;
     if (world->rank == world->first_here)
         checkpoint_prune(writer->directory, kept, count, !leads(world, program), writer->retires);
-    free(kept);
 }
 
 /* ---- Saving ---- */
@@ -245,18 +244,16 @@ static bool check_model(const SkyProgram *program, const CheckpointManifest *man
                         Diagnostics *diagnostics)
 {
     if (strcmp(manifest->model_hash, program->model_hash) != 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
-                                 "name another --checkpoint directory",
-                                 "the checkpoint in it was made for another model");
+        return input_error(diagnostics, directory, "name another --checkpoint directory",
+                           "the checkpoint in it was made for another model");
     Hash low_rank = checkpoint_low_rank(program);
     if (memcmp(&manifest->low_rank, &low_rank, sizeof low_rank) != 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "compile with the same --lora",
-                                 "the checkpoint in it is of programs compiled %s --lora",
-                                 manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
+        return input_error(diagnostics, directory, "compile with the same --lora",
+                           "the checkpoint in it is of programs compiled %s --lora",
+                           manifest->low_rank.high || manifest->low_rank.low ? "with another" : "without");
     if (manifest->optimizer != program->optimizer.kind)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
-                                 "compile with the same --optimizer",
-                                 "the checkpoint in it was made with another optimiser");
+        return input_error(diagnostics, directory, "compile with the same --optimizer",
+                           "the checkpoint in it was made with another optimiser");
     return true;
 }
 
@@ -297,8 +294,7 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     if (bytes) world_broadcast(world, WIRE_CHECKPOINT, choice.manifest.files, bytes, 0, "the files of the checkpoint");
     if (bytes && read && !is_copy(&mine, &choice.manifest)) {
         char *path = checkpoint_path(directory, choice.step);
-        diagnostics_error(damage, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                          "is not of the run that the other sites' checkpoint of this step is of");
+        input_error(damage, path, NULL, "is not of the run that the other sites' checkpoint of this step is of");
         free(path);
     }
     if (world->rank != 0) free(mine.files);
@@ -331,9 +327,8 @@ bool checkpoint_resume(World *world, Execution *execution, const char *directory
         Choice choice = choose(world, execution->program, directory, before, &damage);
         if (choice.step < 0 && before == INT64_MAX) return true;
         if (choice.step < 0)
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory),
-                                     "without --resume, training starts at its beginning",
-                                     "holds no checkpoint that is whole");
+            return input_error(diagnostics, directory, "without --resume, training starts at its beginning",
+                               "holds no checkpoint that is whole");
         if (choice.manifest.file_count) {
             ok = check_model(execution->program, &choice.manifest, directory, diagnostics);
             if (ok) checkpoint_load(execution, &choice.manifest, directory, &damage);

@@ -16,7 +16,7 @@ static double lateness(const RankPace *pace) { return pace->time.work > 0 ? pace
 void emulation_report(World *world, EmulatedTime mine, bool by_this_thread, Progress *progress)
 {
     RankPace pace = {.time = mine, .is_measured = by_this_thread || !world->shares_cores};
-    RankPace *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED RankPace *all = memory_allocate((size_t)world->size * sizeof *all);
     strncpy(pace.device, world->device, sizeof pace.device - 1);
     world_allgather(world, &pace, sizeof pace, all, "the pace of the emulation");
     int latest = 0, unmeasured = 0;
@@ -37,5 +37,4 @@ void emulation_report(World *world, EmulatedTime mine, bool by_this_thread, Prog
             "the emulation may not have kept pace: %d ranks of several threads or of OpenCL share cores, and their "
             "waiting for them counts as work; CPUs of one thread are exact",
             unmeasured);
-    free(all);
 }

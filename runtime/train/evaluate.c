@@ -338,20 +338,19 @@ static bool refuse_metric(const Counting *counting, Metric metric, Diagnostics *
     static const char *const labels[] = {[SKY_LABELS_CLASSES] = "labels that are classes",
                                          [SKY_LABELS_NUMBERS] = "labels that are numbers",
                                          [SKY_LABELS_PROBABILITIES] = "one label that is there or not"};
-    Buffer hint = {0};
+    FREED_WITH(buffer_free) Buffer hint = {0};
     name_measurable(counting, &hint);
     if (counting->compared != COMPARES_LABELS)
-        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
-                          metric_name(metric), counting->compared == COMPARES_PAIRS ? "pairs" : "answers");
+        usage_error(diagnostics, buffer_text(&hint), "%s cannot be measured with %s", metric_name(metric),
+                    counting->compared == COMPARES_PAIRS ? "pairs" : "answers");
     else if (counting->stage < 0)
-        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint),
-                          "%s cannot be measured: the stage with the loss has no output that could be compared with "
-                          "its labels",
-                          metric_name(metric));
+        usage_error(diagnostics, buffer_text(&hint),
+                    "%s cannot be measured: the stage with the loss has no output that could be compared with "
+                    "its labels",
+                    metric_name(metric));
     else
-        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, buffer_text(&hint), "%s cannot be measured with %s",
-                          metric_name(metric), counts_sets(counting) ? "several labels a row" : labels[counting->kind]);
-    buffer_free(&hint);
+        usage_error(diagnostics, buffer_text(&hint), "%s cannot be measured with %s", metric_name(metric),
+                    counts_sets(counting) ? "several labels a row" : labels[counting->kind]);
     return false;
 }
 
@@ -365,8 +364,8 @@ static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnos
             diagnostics, EXIT_USAGE, PLACE_NONE, "f1-micro counts all labels together, f1-macro is the mean over them",
             "f1-binary is for one label a row, but this model has %lld", (long long)counting->columns);
     return counting->kind != SKY_LABELS_CLASSES || classes == 2 ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "f1-macro is the mean over the classes",
-                             "f1-binary is for two classes, but this model has %lld", (long long)classes);
+           usage_error(diagnostics, "f1-macro is the mean over the classes",
+                       "f1-binary is for two classes, but this model has %lld", (long long)classes);
 }
 
 /* The default metrics: for words the perplexity, instead of a mean over thousands of classes. */
@@ -384,8 +383,8 @@ bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricC
     Counting counting = find_counted(pipeline, dataset);
     bool has_loss = false, ok = true;
     if (counting.compared == COMPARES_PAIRS && dataset->rows == 1)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(dataset->path), "give it at least two rows",
-                               "has one pair, which can be told from no other");
+        ok = input_error(diagnostics, dataset->path, "give it at least two rows",
+                         "has one pair, which can be told from no other");
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
     *choice = *wanted;
     choice->metrics |= besides;

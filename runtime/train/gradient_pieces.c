@@ -146,7 +146,7 @@ static Holding *settle_owners(GradientSums *sums, const Holding *mine)
 {
     World *world = sums->world;
     uint32_t total = sums->execution->program->total_parameter_count;
-    Holding *all = memory_allocate((size_t)world->size * total * sizeof *all);
+    FREED Holding *all = memory_allocate((size_t)world->size * total * sizeof *all);
     Holding *known = memory_allocate(total * sizeof *known);
     world_allgather(world, mine, total * sizeof *mine, all, "agreement on parameters");
     for (uint32_t i = 0; i < total; i++) {
@@ -158,7 +158,6 @@ static Holding *settle_owners(GradientSums *sums, const Holding *mine)
             sums->owner[i] = (uint32_t)r;
         }
     }
-    free(all);
     return known;
 }
 
@@ -173,7 +172,7 @@ static HeldUse *gather_uses(const GradientSums *sums, uint32_t mine, uint32_t *e
     for (int r = 0; r < world->size; r++)
         if (counts[r] > *each) *each = counts[r];
     free(counts);
-    HeldUse *own = memory_allocate((*each + 1) * sizeof *own);
+    FREED HeldUse *own = memory_allocate((*each + 1) * sizeof *own);
     HeldUse *all = memory_allocate((size_t)world->size * (*each + 1) * sizeof *all);
     for (uint32_t s = 0; s < program->stage_count; s++)
         for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
@@ -183,7 +182,6 @@ static HeldUse *gather_uses(const GradientSums *sums, uint32_t mine, uint32_t *e
         }
     for (; count < *each; count++) own[count] = (HeldUse){NOT_HELD, 0};
     if (*each) world_allgather(world, own, *each * sizeof *own, all, "agreement on shared parameters");
-    free(own);
     return all;
 }
 
@@ -289,8 +287,8 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
     const Execution *execution = sums->execution;
     uint32_t total = execution->program->total_parameter_count, round = 0, last_layer = 0;
     size_t in_round = 0, capacity = 0;
-    GradientPiece *pieces = NULL;
-    ParameterPlace *places = sort_parameters(known, total);
+    FREED GradientPiece *pieces = NULL;
+    FREED ParameterPlace *places = sort_parameters(known, total);
     for (uint32_t i = 0; i < total; i++) {
         uint32_t index = places[i].index, stage = 0;
         size_t elements = known[index].stage == NOT_HELD ? 0 : known[index].elements;
@@ -320,8 +318,6 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
     }
     sums->whole_rounds = round + 1;
     if (pieces) sums->pieces = arena_copy(&sums->arena, pieces, (size_t)sums->piece_count * sizeof *pieces);
-    free(pieces);
-    free(places);
 }
 
 /* Gives every round a place in `received`, in turn. Returns the elements of all places. */
@@ -357,14 +353,10 @@ size_t gradient_pieces_settle(GradientSums *sums)
 {
     const SkyProgram *program = sums->execution->program;
     uint32_t total = program->total_parameter_count, each;
-    Holding *mine = memory_allocate(total * sizeof *mine);
+    FREED Holding *mine = memory_allocate(total * sizeof *mine);
     uint32_t uses = list_held(program, mine);
-    Holding *known = settle_owners(sums, mine);
-    HeldUse *all = gather_uses(sums, uses, &each);
+    FREED Holding *known = settle_owners(sums, mine);
+    FREED HeldUse *all = gather_uses(sums, uses, &each);
     settle_pieces(sums, known, all, each);
-    size_t received = settle_rounds(sums);
-    free(all);
-    free(known);
-    free(mine);
-    return received;
+    return settle_rounds(sums);
 }

@@ -55,7 +55,7 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
     uint32_t stage = 0;
     if (gradients->sums.owner[index] != (uint32_t)world->rank) return;
     const SkyParameter *parameter = gradient_sums_held(gradients->execution, index, &stage);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *what = arena_format(&arena, "the gradient of '%s' (stage %u) is not finite", parameter->value.name,
                                     gradients->execution->stages[stage].stage->index);
     if (!is_skipped)
@@ -67,7 +67,6 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
                                           : "");
     world_warn(world, "%s: the step is skipped (%lld of at most %lld in a row)", what,
                (long long)gradients->skipped + 1, (long long)gradients->most_skipped);
-    arena_free(&arena);
 }
 
 /* The step counts, but changes nothing. */

@@ -113,15 +113,14 @@ static const char *find_problem(const Card *cards, int r, int world_size, char *
 /* The first message; all others may differ between versions. */
 static bool check_versions(World *world, const SkyProgram *program, Diagnostics *diagnostics)
 {
-    uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
     bool ok = true;
     world_allgather(world, &program->version, sizeof *all, all, "the handshake");
     for (int r = 0; r < world->size; r++)
         if (all[r] != SKY_PROGRAM_VERSION)
-            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "compile again, with one skycc for all",
-                                   "rank %d has a program of version %u, but the runtime is of version %d", r, all[r],
-                                   SKY_PROGRAM_VERSION);
-    free(all);
+            ok = run_error(diagnostics, "compile again, with one skycc for all",
+                           "rank %d has a program of version %u, but the runtime is of version %d", r, all[r],
+                           SKY_PROGRAM_VERSION);
     return ok;
 }
 
@@ -139,7 +138,7 @@ static bool check_federation(const SkyProgram *program, Diagnostics *diagnostics
 
 static bool check_programs(World *world, const SkyProgram *program, const Card *cards, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char **settings = gather_settings(world, program, cards, &arena);
     bool ok = true;
     for (int r = 0; r < world->size; r++) {
@@ -151,7 +150,6 @@ static bool check_programs(World *world, const SkyProgram *program, const Card *
                 "directory to every host again",
                 "rank %d (%s) %s", r, cards[r].device, problem);
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -171,9 +169,9 @@ static bool check_options(World *world, const SkyProgram *program, const Card *c
             if (any_may)
                 options->resume = true;
             else
-                ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options",
-                                       "rank %d (%s) was started with another --%s than rank 0 (%s)", r,
-                                       cards[r].device, option->name, cards[0].device);
+                ok = usage_error(diagnostics, "give all ranks the same options",
+                                 "rank %d (%s) was started with another --%s than rank 0 (%s)", r, cards[r].device,
+                                 option->name, cards[0].device);
         }
         number++;
     }
@@ -185,12 +183,10 @@ bool handshake(World *world, const SkyProgram *program, TrainingOptions *options
     if (!check_versions(world, program, diagnostics)) return false;
     bool fits = check_federation(program, diagnostics);
     const Card mine = make_card(program, options);
-    Card *cards = memory_allocate((size_t)world->size * sizeof *cards);
+    FREED Card *cards = memory_allocate((size_t)world->size * sizeof *cards);
     world_allgather(world, &mine, sizeof mine, cards, "the handshake");
-    bool ok = fits && check_programs(world, program, cards, diagnostics) &&
-              check_options(world, program, cards, options, diagnostics);
-    free(cards);
-    return ok;
+    return fits && check_programs(world, program, cards, diagnostics) &&
+           check_options(world, program, cards, options, diagnostics);
 }
 
 /* ---- Paths ---- */
@@ -237,8 +233,8 @@ static bool check_host_path(const World *world, const SkyProgram *program, const
     static const char message[] = "rank %d (%s) was started with --%s%s, but rank %d (%s) with --%s%s";
     const struct RankName *names = world->names;
     if (!ok)
-        diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give all ranks the same options", message, rank,
-                          names[rank].device, option, all[rank].text, here, names[here].device, option, all[here].text);
+        usage_error(diagnostics, "give all ranks the same options", message, rank, names[rank].device, option,
+                    all[rank].text, here, names[here].device, option, all[here].text);
     else if (!meets)
         diagnostics_warning(diagnostics, PLACE_NONE, "an absolute path leads all ranks of a host to one place",
                             "rank %d (%s) and rank %d (%s) have other working directories, so --%s%s leads each to "
@@ -265,8 +261,8 @@ static bool check_first_path(World *world, const SkyProgram *program, const char
     if (far) return true;
     static const char message[] = "rank %d (%s) was started with --%s%s, but only rank 0 (%s) writes one";
     if (hash_equal(all[0].place, none))
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give the option to rank 0", message, rank,
-                                 names[rank].device, option, all[rank].text, names[0].device);
+        return usage_error(diagnostics, "give the option to rank 0", message, rank, names[rank].device, option,
+                           all[rank].text, names[0].device);
     diagnostics_warning(diagnostics, PLACE_NONE, NULL, message, rank, names[rank].device, option, all[rank].text,
                         names[0].device);
     return true;
@@ -276,7 +272,7 @@ bool handshake_paths(World *world, const SkyProgram *program, const TrainingOpti
 {
     const OptionSet *set = &training_option_set;
     bool ok = true, tells = program->site_count < 2; /* paths are no other site's business */
-    RankPath *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED RankPath *all = memory_allocate((size_t)world->size * sizeof *all);
     for (size_t i = 0; i < set->count; i++) {
         const Option *option = &set->rows[i];
         if (option->path == OPTION_PATH_OWN) continue;
@@ -288,7 +284,6 @@ bool handshake_paths(World *world, const SkyProgram *program, const TrainingOpti
                       ? check_host_path(world, program, option->name, all, r, diagnostics)
                       : check_first_path(world, program, option->name, all, r, own, diagnostics);
     }
-    free(all);
     return ok;
 }
 
@@ -351,7 +346,7 @@ static ReadFile describe_file(const Dataset *dataset)
 static void warn_of_other_files(World *world, const Dataset *dataset, const char *path, Diagnostics *diagnostics)
 {
     const ReadFile mine = describe_file(dataset), none = {0};
-    ReadFile *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED ReadFile *all = memory_allocate((size_t)world->size * sizeof *all);
     int first = 0, other;
     world_allgather(world, &mine, sizeof mine, all, "agreement on data");
     while (first < world->size && hash_equal(all[first].tensors, none.tensors)) first++;
@@ -363,7 +358,6 @@ static void warn_of_other_files(World *world, const Dataset *dataset, const char
                             "if that is not on purpose, copy one file to all hosts: skycc deploy --data does",
                             "rank %d reads another file than rank %d, with the same tensors and other contents", other,
                             first);
-    free(all);
 }
 
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
@@ -375,8 +369,8 @@ bool handshake_data(World *world, const SkyProgram *program, const Dataset *data
     for (int r = 0; r < world->size; r++)
         if (counts[r] > each) each = counts[r];
     free(counts);
-    ReadTensor *read = memory_allocate(each * sizeof *read);
-    ReadTensor *all = memory_allocate((size_t)world->size * each * sizeof *all);
+    FREED ReadTensor *read = memory_allocate(each * sizeof *read);
+    FREED ReadTensor *all = memory_allocate((size_t)world->size * each * sizeof *all);
     for (uint32_t i = 0; i < dataset->read_count; i++) {
         const char *name = dataset->read[i].input->name;
         read[i] = (ReadTensor){.name = hash_text(name), .content = dataset->read[i].content};
@@ -387,8 +381,6 @@ bool handshake_data(World *world, const SkyProgram *program, const Dataset *data
     for (size_t i = 0; i < (size_t)world->size * each; i++) ok = check_read(all, each, i, path, diagnostics) && ok;
     *data = hash_read(all, (size_t)world->size * each);
     if (ok) warn_of_other_files(world, dataset, path, diagnostics);
-    free(read);
-    free(all);
     return ok;
 }
 

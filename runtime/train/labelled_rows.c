@@ -45,9 +45,8 @@ bool labelled_rows_open(LabelledRows *labelled, World *world, const SkyProgram *
     if (lacking > 0 && lacking < rows) take_from(labelled, world, rows, source);
     if (lacking <= 0 || lacking == rows) labelled_rows_close(labelled);
     if (lacking != rows || rows == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             "is this the labelled part of the data? -100 marks labels that do not count",
-                             "no row has a label that counts");
+    return input_error(diagnostics, path, "is this the labelled part of the data? -100 marks labels that do not count",
+                       "no row has a label that counts");
 }
 
 void labelled_rows_close(LabelledRows *labelled)

@@ -128,8 +128,8 @@ static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
     MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
     int64_t needed = message_tag_of_parameter(&pipeline->tags, pipeline->program->total_parameter_count, false);
     if (found && needed < *limit) return true;
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "use fewer micro-batches",
-                             "%lld different messages are more than MPI can tell apart", (long long)needed);
+    return run_error(diagnostics, "use fewer micro-batches", "%lld different messages are more than MPI can tell apart",
+                     (long long)needed);
 }
 
 static void post_unsent(Pipeline *pipeline, bool wait);

@@ -123,16 +123,15 @@ static void remember(Progress *progress, const double values[METRIC_COUNT])
         if (i == sizeof telling / sizeof *telling) return;
         metric = telling[i];
     }
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_metric(&text, metric, values[metric]);
     snprintf(progress->evaluated, sizeof progress->evaluated, "%s%s  ", metric == METRIC_LOSS ? "evaluation " : "",
              buffer_text(&text));
-    buffer_free(&text);
 }
 
 void progress_evaluation(Progress *progress, int64_t step, const double values[METRIC_COUNT], int64_t rows)
 {
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) {
         char name[32];
         snprintf(name, sizeof name, "eval/%s", metric_name(metric));
@@ -145,7 +144,6 @@ void progress_evaluation(Progress *progress, int64_t step, const double values[M
     training_log_evaluation(&progress->log, values);
     progress_say(progress, "evaluation after step %lld: %s (%lld rows)", (long long)step, buffer_text(&line),
                  (long long)rows);
-    buffer_free(&line);
 }
 
 void progress_start_step(Progress *progress) { progress->step_start = monotonic_seconds(); }

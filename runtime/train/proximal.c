@@ -21,7 +21,7 @@ static const SkyParameter *next_trained(const Execution *execution, uint32_t *st
 static bool add_file(const Execution *execution, MemoryRegion *region, const char *path, const char *prefix,
                      float factor, Diagnostics *diagnostics)
 {
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     float *to = (float *)region->bytes;
     uint32_t stage = 0, next = 0;
     bool ok = safetensors_open(&file, path, diagnostics);
@@ -38,7 +38,6 @@ static bool add_file(const Execution *execution, MemoryRegion *region, const cha
         for (size_t i = 0; ok && i < p->value.bytes / sizeof *to; i++)
             to[i] += factor * ((const float *)found->data)[i];
     }
-    safetensors_close(&file);
     return ok;
 }
 

@@ -23,11 +23,11 @@ double rate_of(const SkyParameter *parameter, uint32_t block_count, const Traini
 static bool check(const SkyProgram *program, const TrainingOptions *options, double base, Diagnostics *diagnostics)
 {
     if (options->rate_count && !(base > 0))
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "give a --lr X of its own, too",
-                                 "--lr PATTERN=X needs a rate for the rest that is above 0");
+        return usage_error(diagnostics, "give a --lr X of its own, too",
+                           "--lr PATTERN=X needs a rate for the rest that is above 0");
     return options->lr_decay == 1 || program->block_count ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--lr PATTERN=X sets rates by name",
-                             "--lr-decay: no name of a parameter says which block it belongs to");
+           usage_error(diagnostics, "--lr PATTERN=X sets rates by name",
+                       "--lr-decay: no name of a parameter says which block it belongs to");
 }
 
 /* Sets matched[i] to 1 if pattern i matches a parameter that is trained here. */
@@ -42,7 +42,7 @@ bool rates_set(World *world, Execution *execution, const TrainingOptions *option
 {
     const SkyProgram *program = execution->program;
     if (!check(program, options, base, diagnostics)) return false;
-    double *matched = memory_allocate(options->rate_count * sizeof *matched);
+    FREED double *matched = memory_allocate(options->rate_count * sizeof *matched);
     for (uint32_t s = 0; s < program->stage_count; s++)
         for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
             const SkyParameter *parameter = &program->stages[s].parameters[p];
@@ -54,9 +54,7 @@ bool rates_set(World *world, Execution *execution, const TrainingOptions *option
     bool ok = true;
     for (size_t i = 0; i < options->rate_count; i++)
         if (matched[i] == 0)
-            ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "skycc check -v lists the names",
-                                   "--lr: the pattern '%s' matches no parameter that is trained",
-                                   options->rates[i].pattern);
-    free(matched);
+            ok = usage_error(diagnostics, "skycc check -v lists the names",
+                             "--lr: the pattern '%s' matches no parameter that is trained", options->rates[i].pattern);
     return ok;
 }

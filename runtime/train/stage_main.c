@@ -58,9 +58,8 @@ static bool enter_working_folder(Diagnostics *diagnostics)
     if (!folder || chdir(folder) == 0) return true;
     const char *why = strerror(errno);
     gethostname(host, sizeof host - 1);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder),
-                             "start it in a folder that all hosts have, such as that of train",
-                             "train was started here, where host %s cannot go: %s", host, why);
+    return input_error(diagnostics, folder, "start it in a folder that all hosts have, such as that of train",
+                       "train was started here, where host %s cannot go: %s", host, why);
 }
 
 int main(int argument_count, char **arguments)

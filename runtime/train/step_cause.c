@@ -101,7 +101,7 @@ void step_cause_say(World *world, const SkyProgram *program, const StepParts *mi
                       ? (double)mine->microbatches / ((double)mine->steps * program->planned_microbatches)
                       : 1;
     const RankCard card = make_card(world, program, mine, more);
-    RankCard *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED RankCard *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &card, sizeof card, all, "where the time went");
     double difference = -*program->predicted_step_s;
     for (int p = 0; p < PART_EVALUATION; p++) difference += p == PART_CHECKPOINT ? 0 : card.seconds[p];
@@ -115,5 +115,4 @@ void step_cause_say(World *world, const SkyProgram *program, const StepParts *mi
         (find_largest(all, world->size, difference, false, &rank, &part) ||
          find_largest(all, world->size, difference, true, &rank, &part)))
         say(&all[rank], part, progress);
-    free(all);
 }

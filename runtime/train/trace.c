@@ -157,7 +157,7 @@ static void collect(World *world, int rank, Buffer *text)
     WaitReason reason = {rank, -1, -1, "its trace"};
     world_receive(world, &size, sizeof size, rank, TAG_TRACE, &pending);
     world_wait(world, &pending, reason);
-    char *part = memory_allocate(size);
+    FREED char *part = memory_allocate(size);
     for (uint64_t done = 0, chunk; done < size; done += chunk) {
         chunk = size - done < 1 << 20 ? size - done : 1 << 20;
         world_receive(world, part + done, chunk, rank, TAG_TRACE, &pending);
@@ -165,7 +165,6 @@ static void collect(World *world, int rank, Buffer *text)
     }
     buffer_append(text, ",\n", 2);
     buffer_append(text, part, size);
-    free(part);
 }
 
 static void hand_over(World *world, const Buffer *text)
@@ -193,7 +192,7 @@ bool trace_write(const Trace *trace, World *world, uint32_t stage, const char *p
         if (world->rank == 0 || world->rank == r)
             offset = clock_offset(world, r, world->near[world->rank == 0 ? r : 0]);
     if (world->rank == 0) offset = 0;
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_events(&text, trace, world, stage, offset, all[0]);
     free(all);
     bool ok = true;
@@ -208,6 +207,5 @@ bool trace_write(const Trace *trace, World *world, uint32_t stage, const char *p
     } else {
         hand_over(world, &text);
     }
-    buffer_free(&text);
     return ok;
 }

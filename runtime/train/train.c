@@ -348,7 +348,7 @@ static bool run(Training *t, const char *directory, int *exit_code)
 
 int train(World *world, const SkyProgram *program, const TrainingOptions *options, const char *directory)
 {
-    Training *t = memory_allocate(sizeof *t);
+    FREED Training *t = memory_allocate(sizeof *t);
     int exit_code = EXIT_OK;
     t->world = world;
     t->program = program;
@@ -357,6 +357,5 @@ int train(World *world, const SkyProgram *program, const TrainingOptions *option
     t->batch_rows = memory_allocate((size_t)t->batch * sizeof *t->batch_rows);
     run(t, directory, &exit_code);
     training_close(t);
-    free(t);
     return exit_code;
 }

@@ -19,7 +19,7 @@
 static bool agree_on_rows(World *world, const Dataset *dataset, const char *path, int64_t *rows,
                           Diagnostics *diagnostics)
 {
-    int64_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED int64_t *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &dataset->rows, sizeof *all, all, "agreement on data");
     bool ok = true;
     *rows = 0;
@@ -27,11 +27,10 @@ static bool agree_on_rows(World *world, const Dataset *dataset, const char *path
         if (all[r] == 0) continue;
         if (first < 0) first = r, *rows = all[r];
         if (all[r] != *rows)
-            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same file",
-                                   "has %lld rows for rank %d, but %lld for rank %d", (long long)*rows, first,
-                                   (long long)all[r], r);
+            ok = input_error(diagnostics, path, "give all hosts the same file",
+                             "has %lld rows for rank %d, but %lld for rank %d", (long long)*rows, first,
+                             (long long)all[r], r);
     }
-    free(all);
     return ok;
 }
 

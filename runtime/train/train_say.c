@@ -38,7 +38,7 @@ static void say_recipe(Training *t)
 {
     static const char *const optimizers[SKY_OPTIMIZER_COUNT] = {"SGD", "Momentum", "Adam", "AdamW", "LAMB"};
     static const char *const exempt[] = {"", " (not on biases)", " (not on norms)", " (not on biases and norms)"};
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     buffer_print(&line, "%s: learning rate ", optimizers[t->program->optimizer.kind]);
     print_rate(&line, t->schedule.base);
     print_schedule(&line, &t->schedule);
@@ -50,7 +50,6 @@ static void say_recipe(Training *t)
     else
         buffer_print(&line, ", no gradient clipping");
     progress_say(&t->progress, "%s", buffer_text(&line));
-    buffer_free(&line);
 }
 
 /* The model computes its own loss, or its labels cannot say that they do not count. */
@@ -108,9 +107,8 @@ void training_say_end(Training *t, Diagnostics *diagnostics)
 {
     if (t->world->rank == 0) {
         if (t->saved_step >= 0) {
-            char *path = checkpoint_path(t->options->checkpoint, t->saved_step);
+            FREED char *path = checkpoint_path(t->options->checkpoint, t->saved_step);
             progress_say(&t->progress, "checkpoint: %s", path);
-            free(path);
         }
         if (training_watches(t)) say_best(t);
         say_skipped(t);

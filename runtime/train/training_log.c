@@ -57,8 +57,8 @@ static void end_row(TrainingLog *log, const char *rest)
  * step of the last one. False if the log has other columns. */
 static bool keep_rows(Buffer *kept, const char *path, int64_t first_step, int64_t *last)
 {
-    Diagnostics ignored = {0};
-    MappedFile file;
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
+    FREED_WITH(file_unmap) MappedFile file = {0};
     bool same = true;
     if (first_step > 1 && file_map(&file, path, &ignored)) {
         const char *text = (const char *)file.bytes, *end = text + file.size;
@@ -77,9 +77,7 @@ static bool keep_rows(Buffer *kept, const char *path, int64_t first_step, int64_
             buffer_append(kept, line, (size_t)(next - line));
             if (!whole) buffer_print(kept, "%s\n", not_evaluated);
         }
-        file_unmap(&file);
     }
-    diagnostics_free(&ignored);
     return same;
 }
 
@@ -110,17 +108,15 @@ static bool open_row(Buffer *kept)
 
 bool training_log_open(TrainingLog *log, const char *path, int64_t first_step, Diagnostics *diagnostics)
 {
-    Buffer kept = {0};
+    FREED_WITH(buffer_free) Buffer kept = {0};
     *log = (TrainingLog){.path = path, .descriptor = -1};
     if (!input_files_spare(path, diagnostics)) return false;
     bool ok = keep_rows(&kept, path, first_step, &log->step);
     log->row_open = ok && log->step == first_step - 1 && open_row(&kept);
     if (!ok)
-        diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "name another --log",
-                          "is no log with the columns that this run writes");
+        input_error(diagnostics, path, "name another --log", "is no log with the columns that this run writes");
     else if (!(ok = begin(log, &kept)))
         file_error(diagnostics, path, log->descriptor < 0 ? "cannot create" : "cannot be written");
-    buffer_free(&kept);
     return ok;
 }
 
@@ -139,14 +135,13 @@ void training_log_step(TrainingLog *log, const LogRow *row)
 
 void training_log_evaluation(TrainingLog *log, const double values[METRIC_COUNT])
 {
-    Buffer columns = {0};
+    FREED_WITH(buffer_free) Buffer columns = {0};
     for (Metric metric = 0; metric < METRIC_COUNT; metric++) {
         buffer_print(&columns, ",");
         if (metric != METRIC_LOSS && isnan(values[metric])) continue;
         buffer_print(&columns, metric == METRIC_ACCURACY ? "%.6f" : "%.9g", values[metric]);
     }
     end_row(log, buffer_text(&columns));
-    buffer_free(&columns);
 }
 
 bool training_log_close(TrainingLog *log, Diagnostics *diagnostics)
@@ -160,8 +155,8 @@ bool training_log_close(TrainingLog *log, Diagnostics *diagnostics)
         log->lost_from = log->step;
     }
     buffer_free(&log->unwritten);
-    return ok || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(log->path),
-                                   "the training itself is done; make room, and have --log written elsewhere",
-                                   "cannot be written: %s: the rows from step %lld on are lost", strerror(log->error),
-                                   (long long)log->lost_from);
+    return ok || input_error(diagnostics, log->path,
+                             "the training itself is done; make room, and have --log written elsewhere",
+                             "cannot be written: %s: the rows from step %lld on are lost", strerror(log->error),
+                             (long long)log->lost_from);
 }

@@ -363,14 +363,14 @@ static bool check(const TrainingOptions *options, Diagnostics *diagnostics)
     else if (options->round_start && !options->resume)
         problem = "--round-start FILE needs --resume: it is for the step of a checkpoint";
     if (!problem) return true;
-    return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "--help lists all options", "%s", problem);
+    return usage_error(diagnostics, "--help lists all options", "%s", problem);
 }
 
 bool training_options_suit(const TrainingOptions *options, const SkyProgram *program, Diagnostics *diagnostics)
 {
     if (options->join)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "start DIR/SITE/train --join",
-                                 "--join is an option of the train script, not of the programs that it starts");
+        return usage_error(diagnostics, "start DIR/SITE/train --join",
+                           "--join is an option of the train script, not of the programs that it starts");
     if (options->retries && !getenv("SKYCC_TERMINAL")) /* which the script sets */
         diagnostics_warning(
             diagnostics, PLACE_NONE, "start DIR/train",
@@ -380,13 +380,12 @@ bool training_options_suit(const TrainingOptions *options, const SkyProgram *pro
                             : options->site_timeout > 0 ? "--site-timeout"
                             : options->audit            ? "--audit"
                                                         : NULL;
-        return !given || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, "the cluster file names sites",
-                                           "%s needs several sites, and these programs are of one", given);
+        return !given || usage_error(diagnostics, "the cluster file names sites",
+                                     "%s needs several sites, and these programs are of one", given);
     }
     return (options->checkpoint && options->checkpoint_every) ||
-           diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE,
-                             "when a site is lost, all go on from the newest checkpoint that every site has",
-                             "several sites need --checkpoint DIR and --checkpoint-every N");
+           usage_error(diagnostics, "when a site is lost, all go on from the newest checkpoint that every site has",
+                       "several sites need --checkpoint DIR and --checkpoint-every N");
 }
 
 bool training_options_parse(TrainingOptions *options, int argument_count, char **arguments, Arena *arena,

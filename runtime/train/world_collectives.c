@@ -94,9 +94,9 @@ void world_allgather(World *world, const void *mine, size_t size, void *all, con
         return;
     }
     size_t total = (size_t)world->size * size, offset = 0;
-    char *blocks = memory_allocate(total);
-    void **block = memory_allocate((size_t)sites->count * sizeof *block);
-    size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
+    FREED char *blocks = memory_allocate(total);
+    FREED void **block = memory_allocate((size_t)sites->count * sizeof *block);
+    FREED size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
     for (int s = 0; s < sites->count; s++) {
         block[s] = blocks + offset;
         sizes[s] = (size_t)sites->size[s] * size;
@@ -106,9 +106,6 @@ void world_allgather(World *world, const void *mine, size_t size, void *all, con
     if (world_leads(world)) exchange(world, block[sites->site], sizes[sites->site], block, sizes, WIRE_GATHER, what);
     hand_out(world, blocks, total, what);
     put_in_order(sites, blocks, size, world->size, all);
-    free(blocks);
-    free(block);
-    free(sizes);
 }
 
 void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, const char *what)
@@ -137,9 +134,9 @@ void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, 
 static void sum_sites(World *world, double *values, size_t count, const char *what)
 {
     const WorldSites *sites = world->sites;
-    double *all = memory_allocate((size_t)sites->count * count * sizeof *all);
-    void **block = memory_allocate((size_t)sites->count * sizeof *block);
-    size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
+    FREED double *all = memory_allocate((size_t)sites->count * count * sizeof *all);
+    FREED void **block = memory_allocate((size_t)sites->count * sizeof *block);
+    FREED size_t *sizes = memory_allocate((size_t)sites->count * sizeof *sizes);
     for (int s = 0; s < sites->count; s++) {
         block[s] = all + (size_t)s * count;
         sizes[s] = count * sizeof *all;
@@ -149,9 +146,6 @@ static void sum_sites(World *world, double *values, size_t count, const char *wh
     memset(values, 0, count * sizeof *values);
     for (int s = 0; s < sites->count; s++)
         for (size_t i = 0; i < count; i++) values[i] += all[(size_t)s * count + i];
-    free(all);
-    free(block);
-    free(sizes);
 }
 
 void world_sum(World *world, double *values, size_t count, const char *what)
@@ -210,7 +204,7 @@ static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fail
 {
     const WorldSites *sites = world->sites;
     char mine[REASON_BYTES] = "", *all = memory_allocate((size_t)world->size * REASON_BYTES);
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     if (world->rank == first) write_reason(mine, diagnostics);
     world_allgather(world, mine, sizeof mine, all, "agreement");
     if (world_leads(world) && !fails_here)
@@ -220,7 +214,6 @@ static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fail
         text_format(&line, "%s %d %s", r ? "," : "skycc: ranks and their sites:", r,
                     sites->names[sites->rank_sites[r]]);
     if (world_leads(world)) text_print(stderr, "%s\n", buffer_text(&line));
-    buffer_free(&line);
     free(all);
 }
 
@@ -235,7 +228,7 @@ static int first_failing(const World *world, const int *codes)
 bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
 {
     int mine = diagnostics->errors ? diagnostics->exit_code : EXIT_OK, first = -1;
-    int *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED int *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "agreement");
     for (int r = world->size - 1; r >= 0; r--)
         if (all[r] != EXIT_OK) first = r;
@@ -243,7 +236,6 @@ bool world_agree(World *world, Diagnostics *diagnostics, int *exit_code)
     if (world->rank == speaker) diagnostics_print(diagnostics, stderr);
     if (first >= 0 && world->sites) say_at_sites(world, diagnostics, speaker >= 0, first);
     if (first >= 0) *exit_code = all[first];
-    free(all);
     diagnostics_free(diagnostics);
     return first < 0;
 }

@@ -28,12 +28,11 @@ static const char *with_place(const World *world, const char *format, va_list ar
 
 void world_warn(const World *world, const char *format, ...)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     text_print(stderr, "skycc: warning: %s\n", with_place(world, format, arguments, &arena));
     va_end(arguments);
-    arena_free(&arena);
 }
 
 static _Noreturn void end_all(World *world, int exit_code, const char *format, va_list arguments)

@@ -289,7 +289,7 @@ static void name_silent(World *world, Question *questions, WaitReason reason, do
 {
     bool ends = world->timeout > 0 && seconds >= world->timeout;
     for (int peer = 0; peer < world->size; peer++) {
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         const char *who = silent(world, peer, &questions[peer]);
         if (!who && peer < world->rank && reason.peer < 0 && !ends) return;
         if (!who) continue;
@@ -302,7 +302,6 @@ static void name_silent(World *world, Question *questions, WaitReason reason, do
                                            : "");
         world_warn(world, "%s; waiting for %s%s", silence, reason.what, of);
         questions[peer].is_named = true;
-        arena_free(&arena);
     }
 }
 
@@ -310,7 +309,7 @@ static void name_silent(World *world, Question *questions, WaitReason reason, do
  * ever more rarely. */
 static void suspect(World *world, WaitReason reason)
 {
-    Question *questions = memory_allocate((size_t)world->size * sizeof *questions);
+    FREED Question *questions = memory_allocate((size_t)world->size * sizeof *questions);
     double next = world_patience(world->timeout), seconds = asking_time * next, last = monotonic_seconds();
     for (int peer = 0; peer < world->size; peer++)
         if (peer != world->rank && (reason.peer < 0 || reason.peer == peer)) ask(world, peer, &questions[peer]);
@@ -326,7 +325,6 @@ static void suspect(World *world, WaitReason reason)
     }
     for (int peer = 0; peer < world->size; peer++)
         if (questions[peer].is_named) world_warn(world, "rank %d answers again", peer);
-    free(questions);
 }
 
 void world_wait(World *world, const int *pending, WaitReason reason)

@@ -24,19 +24,17 @@ static bool check_ranks(World *world, const SkyProgram *program, const WorldSite
     static const char hint[] = "start it with the train script of the site";
     int expected = sites->size[sites->site], mine = (int)program->rank;
     if (world->size != expected)
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint,
-                                 "site %s has %d ranks in this run, but %d were started", sites->names[sites->site],
-                                 expected, world->size);
-    int *all = memory_allocate((size_t)world->size * sizeof *all);
+        return run_error(diagnostics, hint, "site %s has %d ranks in this run, but %d were started",
+                         sites->names[sites->site], expected, world->size);
+    FREED int *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "the ranks of the site");
     bool ok = true;
     for (int i = 0; i < world->size && ok; i++) {
         bool known = all[i] >= 0 && (uint32_t)all[i] < program->rank_count && sites->local_rank[all[i]] == i;
         if (!known)
-            ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, hint,
-                                   "the program of rank %d is not this site's, or was started twice", all[i]);
+            ok =
+                run_error(diagnostics, hint, "the program of rank %d is not this site's, or was started twice", all[i]);
     }
-    free(all);
     return ok;
 }
 
@@ -78,8 +76,8 @@ static WorldSites *open_sites(World *world, const SkyProgram *program, Diagnosti
     if (gateway)
         sites->client = sites->bridge->open(program, gateway, diagnostics);
     else
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "start it with the train script of the site",
-                          "SKYCC_GATEWAY does not say where the gateway of the site is");
+        run_error(diagnostics, "start it with the train script of the site",
+                  "SKYCC_GATEWAY does not say where the gateway of the site is");
     return sites;
 }
 

@@ -151,11 +151,9 @@ void wire_audit_print(const WireAudit *audit, Buffer *text)
 
 bool wire_audit_write(const WireAudit *audit, const char *path, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     wire_audit_print(audit, &text);
-    bool ok = live_file_write(path, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    return ok;
+    return live_file_write(path, text.bytes, text.size, diagnostics);
 }
 
 /* ---- Reading ---- */

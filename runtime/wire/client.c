@@ -40,8 +40,8 @@ static bool use_keys(WireClient *client, Diagnostics *diagnostics)
     WireKeys keys;
     if (strncmp(client->options.gateway, "ipc://", 6) == 0) return true;
     if (!client->options.key)
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                                 "the gateway at %s is on the network, but no key is given", client->options.gateway);
+        return run_error(diagnostics, NULL, "the gateway at %s is on the network, but no key is given",
+                         client->options.gateway);
     if (!wire_keys_read(&keys, client->options.key, diagnostics)) return false;
     wire_socket_pin(client->socket, &keys, keys.public_key);
     wire_socket_mind_silence(client->socket);
@@ -66,8 +66,8 @@ WireClient *wire_client_open(const WireClientOptions *options, Diagnostics *diag
     client->watch = wire_socket_watch(client->context, client->socket, ZMQ_EVENT_DISCONNECTED, 0);
     bool ok = use_keys(client, diagnostics);
     if (ok && zmq_connect(client->socket, options->gateway) != 0)
-        ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                               "cannot connect to the gateway at %s: %s", options->gateway, zmq_strerror(zmq_errno()));
+        ok = run_error(diagnostics, NULL, "cannot connect to the gateway at %s: %s", options->gateway,
+                       zmq_strerror(zmq_errno()));
     if (!ok) {
         wire_client_close(client);
         return NULL;

@@ -117,11 +117,10 @@ static const char hint[] = "--audit goes on with what is there: name a file of i
 static bool check(const WireAudit *found, const WireAudit *expected, const char *path, Diagnostics *diagnostics)
 {
     if (strcmp(found->site, expected->site) != 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
-                                 "is the audit of site %s, and this is site %s", found->site, expected->site);
+        return input_error(diagnostics, path, hint, "is the audit of site %s, and this is site %s", found->site,
+                           expected->site);
     return (strcmp(found->run, expected->run) == 0 && strcmp(found->plan, expected->plan) == 0) ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
-                             "is the audit of another compilation");
+           input_error(diagnostics, path, hint, "is the audit of another compilation");
 }
 
 /* What an earlier start has counted. */
@@ -190,8 +189,7 @@ bool wire_gateway_audit_open(WireGateway *gateway, Diagnostics *diagnostics)
     memset(audit->reserve, -1, sizeof audit->reserve);
     bool is_there = stat(path, &status) == 0;
     if (strcmp(path, "-") == 0 || (is_there && !S_ISREG(status.st_mode)))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "is no regular file, so no audit can be kept there");
+        return input_error(diagnostics, path, NULL, "is no regular file, so no audit can be kept there");
     if (is_there) {
         if (!go_on(audit, diagnostics)) return false;
         input_files_release_path(path);
@@ -242,7 +240,7 @@ static void stop_auditing(WireGateway *gateway)
 void wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
 {
     GatewayAudit *audit = &gateway->audit;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     if (!audit->path || (!is_end && (!audit->is_new || now - audit->written < writing_period))) return;
     if (!is_own_file(audit)) {
         stop_auditing(gateway);
@@ -256,5 +254,4 @@ void wire_gateway_audit_write(WireGateway *gateway, double now, bool is_end)
     close_reserve(audit);
     say_written(gateway, write_now(audit, &diagnostics), is_end, &diagnostics);
     open_reserve(audit);
-    diagnostics_free(&diagnostics);
 }

@@ -105,8 +105,8 @@ static bool connect_link(WireGateway *gateway, Link *link, Diagnostics *diagnost
     link->socket = wire_socket_try(gateway->context, ZMQ_DEALER);
     link->watch = NULL;
     if (!link->socket)
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "cannot connect to site %s: %s",
-                                 link->site->name, zmq_strerror(zmq_errno()));
+        return run_error(diagnostics, NULL, "cannot connect to site %s: %s", link->site->name,
+                         zmq_strerror(zmq_errno()));
     wire_socket_between_sites(link->socket);
     wire_socket_option(link->socket, ZMQ_IMMEDIATE, 1); /* what waits, waits in WirePeer */
     wire_socket_pin(link->socket, gateway->options.keys, link->site->key);
@@ -130,7 +130,7 @@ static const char *listening_place(const WireGateway *gateway, Arena *arena)
 
 static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *place = listening_place(gateway, &arena);
     gateway->listener = wire_socket(gateway->context, ZMQ_ROUTER);
     wire_socket_between_sites(gateway->listener);
@@ -142,10 +142,9 @@ static bool listen_for_sites(WireGateway *gateway, Diagnostics *diagnostics)
     if (ok && zmq_getsockopt(gateway->listener, ZMQ_LAST_ENDPOINT, gateway->place, &size) == 0)
         wire_gateway_say(gateway, "listens on %s", gateway->place);
     if (!ok)
-        diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                          "end what listens there, or give the site another port in the cluster file and compile again",
-                          "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
-    arena_free(&arena);
+        run_error(diagnostics,
+                  "end what listens there, or give the site another port in the cluster file and compile again",
+                  "cannot listen for other sites at %s: %s", place, zmq_strerror(zmq_errno()));
     return ok;
 }
 
@@ -355,11 +354,10 @@ void wire_links_acknowledge(WireGateway *gateway)
 /* ZeroMQ never connects again by itself where a handshake was refused, nor to another address of a name. */
 static void connect_again(Link *link)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     close_socket(link->socket, link->watch);
     if (!connect_link(link->gateway, link, &ignored)) link->refused = monotonic_seconds();
     link->gateway->sockets_changed = true;
-    diagnostics_free(&ignored);
 }
 
 static void tick(Link *link, double now)

@@ -27,8 +27,8 @@ static bool has_descriptors(const WireSiteFile *file, Diagnostics *diagnostics)
     int taken[MOST], count = 0, needed = 32 + 4 * file->site_count;
     while (count < needed && (taken[count] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) count++;
     bool ok = count == needed ||
-              diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, "raise it with ulimit -n",
-                                "the limit of open files leaves the gateway %d; it needs at least %d", count, needed);
+              run_error(diagnostics, "raise it with ulimit -n",
+                        "the limit of open files leaves the gateway %d; it needs at least %d", count, needed);
     while (count) close(taken[--count]);
     return ok;
 }
@@ -119,7 +119,7 @@ static void say_counters(const WireGateway *gateway)
     for (int s = 0; s < gateway->file->site_count; s++) {
         if (s == gateway->file->site) continue;
         const WireCounters *counters = &gateway->links[s].peer.counters;
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         buffer_print(
             &text,
             "sent to %s: %llu messages (%llu bytes), received: %llu (%llu bytes); %llu connections, %llu frames sent "
@@ -136,7 +136,6 @@ static void say_counters(const WireGateway *gateway)
             separator = ", ";
         }
         wire_gateway_say(gateway, "%s", buffer_text(&text));
-        buffer_free(&text);
     }
     if (gateway->strangers || gateway->odd)
         wire_gateway_say(gateway, "turned away: %llu connections without a known key, %llu malformed frames",

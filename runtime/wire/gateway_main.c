@@ -77,8 +77,8 @@ static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnost
 
 int main(int argument_count, char **arguments)
 {
-    Diagnostics diagnostics = {0};
-    Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     GatewayCommand command = {.help = false};
     pid_t parent = getppid();
     int stop = open_stop_signals();
@@ -89,14 +89,9 @@ int main(int argument_count, char **arguments)
     if (command.help) {
         puts("usage: gateway --site FILE --key FILE --local PLACE [options]\n");
         options_print_help(&set, true, stdout);
-        diagnostics_free(&diagnostics);
-        arena_free(&arena);
         return EXIT_OK;
     }
     ok = ok && serve(&command, stop, &diagnostics);
     diagnostics_print(&diagnostics, stderr);
-    int exit_code = ok ? EXIT_OK : diagnostics.exit_code;
-    diagnostics_free(&diagnostics);
-    arena_free(&arena);
-    return exit_code;
+    return ok ? EXIT_OK : diagnostics.exit_code;
 }

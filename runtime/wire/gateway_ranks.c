@@ -39,8 +39,7 @@ bool wire_ranks_open(WireGateway *gateway, Diagnostics *diagnostics)
     if (bind_ranks(gateway, place) &&
         zmq_getsockopt(gateway->ranks, ZMQ_LAST_ENDPOINT, gateway->ranks_place, &size) == 0)
         return true;
-    return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL, "cannot listen for ranks at %s: %s", place,
-                             zmq_strerror(zmq_errno()));
+    return run_error(diagnostics, NULL, "cannot listen for ranks at %s: %s", place, zmq_strerror(zmq_errno()));
 }
 
 static void forget_waiting(LocalRank *rank)

@@ -7,7 +7,7 @@
 
 void wire_gateway_say(const WireGateway *gateway, const char *format, ...)
 {
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     va_list arguments;
     va_start(arguments, format);
     text_format(&line, "skycc: site %s: ", gateway->file->sites[gateway->file->site].name);
@@ -15,5 +15,4 @@ void wire_gateway_say(const WireGateway *gateway, const char *format, ...)
     va_end(arguments);
     buffer_append(&line, "\n", 1);
     if (write(STDERR_FILENO, line.bytes, line.size) < 0) errno = 0; /* nobody listens */
-    buffer_free(&line);
 }

@@ -27,9 +27,8 @@ static bool write_line(const char *path, const char *text, mode_t mode, Diagnost
     size_t size = (size_t)snprintf(line, sizeof line, "%s\n", text);
     int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (descriptor < 0 && errno == EEXIST)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "give the new key another name, or move the old one away",
-                                 "exists already, and a key is never overwritten");
+        return input_error(diagnostics, path, "give the new key another name, or move the old one away",
+                           "exists already, and a key is never overwritten");
     if (descriptor < 0) return file_error(diagnostics, path, "cannot create");
     bool written = write(descriptor, line, size) == (ssize_t)size && fsync(descriptor) == 0;
     explicit_bzero(line, sizeof line);
@@ -42,7 +41,7 @@ static bool write_line(const char *path, const char *text, mode_t mode, Diagnost
 
 bool wire_keys_write(WireKeys *keys, const char *name, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *secret_path = arena_format(&arena, "%s.key", name), *public_path = arena_format(&arena, "%s.pub", name);
     if (zmq_curve_keypair(keys->public_key, keys->secret_key) != 0) bug("libzmq without CURVE");
     bool ok = write_line(secret_path, keys->secret_key, S_IRUSR | S_IWUSR, diagnostics);
@@ -50,7 +49,6 @@ bool wire_keys_write(WireKeys *keys, const char *name, Diagnostics *diagnostics)
         unlink(secret_path);
         ok = false;
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -58,11 +56,10 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
 {
     struct stat status;
     if (fstat(descriptor, &status) != 0) return file_error(diagnostics, path, "cannot read");
-    if (!S_ISREG(status.st_mode))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not a file");
+    if (!S_ISREG(status.st_mode)) return input_error(diagnostics, path, NULL, "is not a file");
     if (status.st_mode & (S_IRWXG | S_IRWXO))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "run chmod 600 on it",
-                                 "is a secret key that others besides its owner can read or change");
+        return input_error(diagnostics, path, "run chmod 600 on it",
+                           "is a secret key that others besides its owner can read or change");
     char text[WIRE_KEY_TEXT + 3] = "";
     ssize_t size = read(descriptor, text, sizeof text - 1);
     if (size < 0) return file_error(diagnostics, path, "cannot read");
@@ -74,8 +71,8 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
     if (valid) memcpy(keys->secret_key, text, sizeof keys->secret_key);
     explicit_bzero(text, sizeof text);
     if (valid && zmq_curve_public(keys->public_key, keys->secret_key) == 0) return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "skycc key NAME makes NAME.key",
-                             "is not a secret key: one line of %d characters", WIRE_KEY_TEXT);
+    return input_error(diagnostics, path, "skycc key NAME makes NAME.key",
+                       "is not a secret key: one line of %d characters", WIRE_KEY_TEXT);
 }
 
 bool wire_keys_read(WireKeys *keys, const char *path, Diagnostics *diagnostics)
