@@ -13,7 +13,7 @@ enum { LEAST_OPSET = 13 }; /* since then axes are inputs */
 
 static bool refuse(const char *path, Diagnostics *diagnostics, const char *hint, const char *problem)
 {
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint, "%s", problem);
+    return input_error(diagnostics, path, hint, "%s", problem);
 }
 
 bool head_can_be_added(const FoundHead *found, const Head *head, bool has_mask, const char *path, Arena *arena,
@@ -118,7 +118,7 @@ static void rename_parameters(Network *network)
 {
     Onnx__GraphProto *graph = &network->builder.graph;
     Arena *arena = &network->builder.arena;
-    StringMap names = {0};
+    FREED_WITH(string_map_free) StringMap names = {0};
     for (size_t i = 0; i < graph->n_initializer; i++) {
         string_map_add(&names, graph->initializer[i]->name, (uint32_t)i);
         graph->initializer[i]->name = arena_format(arena, "%s%s", network->prefix, graph->initializer[i]->name);
@@ -128,13 +128,12 @@ static void rename_parameters(Network *network)
             const uint32_t *found = string_map_find(&names, graph->node[i]->input[k]);
             if (found) graph->node[i]->input[k] = graph->initializer[*found]->name;
         }
-    string_map_free(&names);
 }
 
 /* Removes nodes and parameters that no output needs any more, such as a pooler. Nodes are in order. */
 static void remove_unused(Onnx__GraphProto *graph)
 {
-    StringMap needed = {0};
+    FREED_WITH(string_map_free) StringMap needed = {0};
     for (size_t i = 0; i < graph->n_output; i++) string_map_add(&needed, graph->output[i]->name, 0);
     for (size_t i = graph->n_node; i-- > 0;) {
         const Onnx__NodeProto *node = graph->node[i];
@@ -150,7 +149,6 @@ static void remove_unused(Onnx__GraphProto *graph)
             graph->initializer[initializers++] = graph->initializer[i];
     graph->n_node = nodes;
     graph->n_initializer = initializers;
-    string_map_free(&needed);
 }
 
 static void set_property(OnnxBuilder *builder, const char *key, const char *value)
@@ -166,9 +164,9 @@ static void set_property(OnnxBuilder *builder, const char *key, const char *valu
 /* What compile, train and predict have to know of the model with its head. */
 static void describe(OnnxBuilder *builder, const FoundHead *found, const Head *head, const char *path)
 {
-    HuggingFaceConfig config = {0};
-    Diagnostics unused = {0}; /* graphs of other kinds of models are of use too */
-    Buffer text = {0};
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unused = {0}; /* graphs of other kinds of models are of use too */
+    FREED_WITH(buffer_free) Buffer text = {0};
     set_property(builder, PROPERTY_HEAD, head_text(&builder->arena, head));
     if (found->config && config_parse(&config, found->config, path, &builder->arena, &unused)) {
         config_print(&config, head, &text);
@@ -179,9 +177,6 @@ static void describe(OnnxBuilder *builder, const FoundHead *found, const Head *h
         label_names_print(&text, head->names, (size_t)head->labels);
         set_property(builder, PROPERTY_LABELS, buffer_text(&text));
     }
-    config_free(&config);
-    buffer_free(&text);
-    diagnostics_free(&unused);
 }
 
 /* Gives every input a second one, and the encoder the rows of both: the first ones, then the second ones. */
@@ -318,7 +313,7 @@ static bool write(const char *path, const Head *head, bool keeps, const char *ou
                   Diagnostics *diagnostics)
 {
     FoundHead found;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     OnnxModel model = {0};
     bool ok = found_head_read(&found, path, &arena, diagnostics) && onnx_model_open(&model, path, false, diagnostics);
     for (size_t i = 0; ok && i < model.proto->graph->n_initializer; i++)
@@ -328,7 +323,6 @@ static bool write(const char *path, const Head *head, bool keeps, const char *ou
     else if (ok)
         ok = add(&model, &found, head, output, seed, summary, diagnostics);
     if (model.path) onnx_model_close(&model);
-    arena_free(&arena);
     return ok;
 }
 

@@ -45,10 +45,9 @@ static bool name_labels(const Job *job, json_t *config)
     const json_t *former = json_object_get(config, "id2label");
     if (!wanted->labels) return true;
     if (json_object_size(former) != wanted->label_count)
-        return diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
-                                 "give the labels of the data that the model was trained with",
-                                 "has %zu labels, but %zu names are given", json_object_size(former),
-                                 wanted->label_count);
+        return input_error(job->diagnostics, job->model->path,
+                           "give the labels of the data that the model was trained with",
+                           "has %zu labels, but %zu names are given", json_object_size(former), wanted->label_count);
     json_t *names = json_object(), *numbers = json_object();
     for (size_t i = 0; i < wanted->label_count; i++) {
         char key[32];
@@ -66,16 +65,14 @@ static bool write_config(Job *job, const char *text)
 {
     json_error_t error;
     json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    bool ok =
-        json_is_object(config) || diagnostics_error(job->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->model->path),
-                                                    NULL, "its property " PROPERTY_CONFIG " is not a JSON object");
-    Buffer buffer = {0};
+    bool ok = json_is_object(config) || input_error(job->diagnostics, job->model->path, NULL,
+                                                    "its property " PROPERTY_CONFIG " is not a JSON object");
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     ok = ok && name_labels(job, config);
     if (ok) {
         config_print_json(config, &buffer);
         ok = file_write_part(place_of(job, "config.json"), buffer.bytes, buffer.size, job->diagnostics);
     }
-    buffer_free(&buffer);
     json_decref(config);
     return ok;
 }

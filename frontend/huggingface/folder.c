@@ -80,10 +80,9 @@ static bool open_index(HuggingFaceFolder *folder, Diagnostics *diagnostics)
 static bool refuse_absence(const HuggingFaceFolder *folder, Diagnostics *diagnostics)
 {
     static const char *const pickles[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
-    Diagnostics unread = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     bool pickle = false;
     for (int i = 0; i < 2; i++) pickle |= folder_find(folder->path, pickles[i], INT64_MAX, &unread) != FOLDER_ABSENT;
-    diagnostics_free(&unread);
     return diagnostics_error(
         diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder->path),
         pickle ? "convert it once where it may run: python -c \"from transformers import AutoModel as M; "
@@ -108,15 +107,14 @@ static bool open_tensors(HuggingFaceFolder *folder, Diagnostics *diagnostics)
 /* PEFT's adapters name the model that they belong to. */
 static bool refuse_without_config(const char *path, Diagnostics *diagnostics)
 {
-    Diagnostics unread = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     bool adapter = folder_find(path, "adapter_config.json", MOST_CONFIG_BYTES, &unread) != FOLDER_ABSENT;
-    diagnostics_free(&unread);
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             adapter ? "merge it into its model first: python -c \"from peft import "
-                                       "AutoPeftModelForCausalLM as M; "
-                                       "M.from_pretrained('FOLDER').merge_and_unload().save_pretrained('NEW')\""
-                                     : "give the folder that save_pretrained writes",
-                             "has no config.json%s", adapter ? ": it is an adapter of PEFT" : "");
+    return input_error(diagnostics, path,
+                       adapter ? "merge it into its model first: python -c \"from peft import "
+                                 "AutoPeftModelForCausalLM as M; "
+                                 "M.from_pretrained('FOLDER').merge_and_unload().save_pretrained('NEW')\""
+                               : "give the folder that save_pretrained writes",
+                       "has no config.json%s", adapter ? ": it is an adapter of PEFT" : "");
 }
 
 bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagnostics *diagnostics)
@@ -125,8 +123,8 @@ bool folder_open(HuggingFaceFolder *folder, const char *path, bool weighs, Diagn
     struct stat status;
     if (stat(path, &status) != 0) return file_error(diagnostics, path, "cannot open");
     if (!S_ISDIR(status.st_mode))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "name the folder that holds config.json and model.safetensors", "is not a folder");
+        return input_error(diagnostics, path, "name the folder that holds config.json and model.safetensors",
+                           "is not a folder");
     FolderEntry entry = folder_find(path, CONFIG, MOST_CONFIG_BYTES, diagnostics);
     if (entry == FOLDER_ABSENT) return refuse_without_config(path, diagnostics);
     return entry == FOLDER_PRESENT &&

@@ -29,7 +29,7 @@ static bool leads_into_cache(const char *path)
 
 FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *file = arena_format(&arena, "%s/%s", path, name), *problem = folder_name_problem(name), *hint = NULL;
     struct stat status;
     FolderEntry entry = FOLDER_PRESENT;
@@ -49,7 +49,6 @@ FolderEntry folder_find(const char *path, const char *name, int64_t most_bytes, 
         entry = FOLDER_REFUSED;
         problem = arena_format(&arena, "is longer than the limit of %lld bytes", (long long)most_bytes);
     }
-    if (problem) diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(file), hint, "%s", problem);
-    arena_free(&arena);
+    if (problem) input_error(diagnostics, file, hint, "%s", problem);
     return entry;
 }

@@ -183,14 +183,12 @@ static const char *read_config(const OnnxModel *model, Arena *arena)
     const char *own = onnx_model_property(model, PROPERTY_CONFIG), *slash = strrchr(model->path, '/');
     if (own) return arena_string(arena, own);
     const char *path = arena_format(arena, "%.*sconfig.json", slash ? (int)(slash + 1 - model->path) : 0, model->path);
-    MappedFile file;
-    Diagnostics unused = {0};
+    FREED_WITH(file_unmap) MappedFile file = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unused = {0};
     const char *text = NULL;
     if (access(path, R_OK) == 0 && file_map(&file, path, &unused)) {
         if (file.size <= MOST_CONFIG_BYTES) text = arena_string_n(arena, (const char *)file.bytes, file.size);
-        file_unmap(&file);
     }
-    diagnostics_free(&unused);
     return text;
 }
 
@@ -213,13 +211,13 @@ bool found_head_read(FoundHead *found, const char *path, Arena *arena, Diagnosti
     ImportOptions options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
     Graph graph;
     ImportedModel model;
-    Diagnostics unread = {0}; /* warnings come again when the model is compiled */
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0}; /* warnings come again when the model is compiled */
     *found = (FoundHead){.head.kind = HEAD_FROM_FOLDER};
     graph_init(&graph, path);
     bool ok = import_onnx(&graph, &model, path, &options, &unread);
     if (!ok) diagnostics_append(diagnostics, &unread);
     if (ok) {
-        HuggingFaceConfig config = {0};
+        FREED_WITH(config_free) HuggingFaceConfig config = {0};
         const Onnx__GraphProto *proto = model.onnx.proto->graph;
         found->opset = model.opset;
         found->config = read_config(&model.onnx, arena);
@@ -230,11 +228,9 @@ bool found_head_read(FoundHead *found, const char *path, Arena *arena, Diagnosti
         read_names(found, &model.onnx, arena);
         if (known && config.type->form && found->head.kind == HEAD_MASKED) found->head.kind = HEAD_NEXT;
         ok = refuse_probabilities(found, proto, path, diagnostics);
-        config_free(&config);
     }
     graph_free(&graph);
     imported_model_free(&model);
-    diagnostics_free(&unread);
     return ok;
 }
 

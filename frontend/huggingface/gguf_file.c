@@ -140,8 +140,8 @@ static bool write_tensor(const GgufTensor *tensor, FILE *stream, Diagnostics *di
 {
     static const char padding[GGUF_ALIGNMENT];
     const size_t size = row_bytes(tensor), rows = rows_of(tensor);
-    float *values = memory_allocate((size_t)row_width(tensor) * sizeof *values);
-    void *bytes = memory_allocate(size);
+    FREED float *values = memory_allocate((size_t)row_width(tensor) * sizeof *values);
+    FREED void *bytes = memory_allocate(size);
     bool fits = true;
     for (size_t row = 0; fits && row < rows; row++) {
         tensor->read(tensor->context, (int64_t)row, values);
@@ -149,8 +149,6 @@ static bool write_tensor(const GgufTensor *tensor, FILE *stream, Diagnostics *di
         if (fits) fwrite(bytes, 1, size, stream);
     }
     fwrite(padding, 1, aligned(size * rows) - size * rows, stream);
-    free(values);
-    free(bytes);
     return fits || input_error(diagnostics, tensor->name, "check whether its training diverged",
                                "holds numbers that are not finite, or too large for %s",
                                tensor->type == GGUF_F16 ? "f16 (above 65504)" : "its type");

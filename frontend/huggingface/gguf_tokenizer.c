@@ -140,7 +140,7 @@ static bool add_pretokenizer(Job *job)
 {
     const json_t *given = json_object_get(job->root, "pre_tokenizer"), *step,
                  *list = json_object_get(given, "pretokenizers");
-    Buffer steps = {0};
+    FREED_WITH(buffer_free) Buffer steps = {0};
     size_t i;
     const char *name = NULL;
     bool ok = true, whole = is_true(json_object_get(job->root, "model"), "ignore_merges");
@@ -151,7 +151,6 @@ static bool add_pretokenizer(Job *job)
             name = whole ? pretokenizers[i].whole_name : pretokenizers[i].name;
     if (ok && !name) ok = refuse(job, "it cuts texts into words in a way of its own");
     if (ok) gguf_text(job->file, "tokenizer.ggml.pre", name);
-    buffer_free(&steps);
     return ok;
 }
 
@@ -314,13 +313,12 @@ static bool add_chat_template(Job *job, const char *folder)
 {
     const char *path = arena_format(&job->arena, "%s/chat_template.jinja", folder);
     json_t *given = json_object_get(job->settings, "chat_template");
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (json_is_string(given)) gguf_text(job->file, "tokenizer.chat_template", json_string_value(given));
     if (json_is_string(given) || access(path, F_OK) != 0) return true;
     if (!file_map(&file, path, job->diagnostics)) return false;
     gguf_text(job->file, "tokenizer.chat_template",
               arena_format(&job->arena, "%.*s", (int)file.size, (const char *)file.bytes));
-    file_unmap(&file);
     return true;
 }
 

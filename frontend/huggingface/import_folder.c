@@ -59,8 +59,8 @@ static const char *first_module(const Network *network, const char *name, Arena 
 static void warn_of_unused(const Network *network, const HuggingFaceFolder *folder)
 {
     const Onnx__GraphProto *graph = &network->builder.graph;
-    StringMap modules = {0};
-    Arena arena = {0};
+    FREED_WITH(string_map_free) StringMap modules = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     size_t count = 0;
     const char *names = "";
     for (size_t i = 0; i < graph->n_initializer; i++)
@@ -80,8 +80,6 @@ static void warn_of_unused(const Network *network, const HuggingFaceFolder *fold
                             "config.json may be of another model, with fewer layers for instance",
                             "has %zu tensors of the encoder that are not used: %s%s", count, names,
                             count > MOST_LISTED ? " ..." : "");
-    string_map_free(&modules);
-    arena_free(&arena);
 }
 
 static void print_unused(const HuggingFaceFolder *folder, FILE *summary)
@@ -120,7 +118,7 @@ static void print_weights(const Network *network, FILE *summary)
 static void print_summary(const Network *network, const HuggingFaceFolder *folder, const Head *head, FILE *summary)
 {
     const HuggingFaceConfig *config = network->config;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     text_print(summary, "%s: %lld layers, hidden %lld, %lld heads, vocabulary %lld, up to %lld tokens\n",
                config->type->name, (long long)config->layers, (long long)config->hidden, (long long)config->heads,
                (long long)config->vocabulary, (long long)encoder_most_positions(config));
@@ -135,14 +133,13 @@ static void print_summary(const Network *network, const HuggingFaceFolder *folde
     if (network->added_count) fputc('\n', summary);
     if (!all) print_weights(network, summary);
     print_unused(folder, summary);
-    arena_free(&arena);
 }
 
 /* ---- The graph ---- */
 
 static void add_properties(Network *network, const HuggingFaceFolder *folder, const Head *head)
 {
-    Buffer config = {0};
+    FREED_WITH(buffer_free) Buffer config = {0};
     config_print(network->config, head, &config);
     onnx_builder_property(&network->builder, PROPERTY_CONFIG, buffer_text(&config));
     onnx_builder_property(&network->builder, PROPERTY_FOLDER, folder->path);
@@ -150,7 +147,6 @@ static void add_properties(Network *network, const HuggingFaceFolder *folder, co
     if (*tokenizers) onnx_builder_property(&network->builder, PROPERTY_TOKENIZERS, tokenizers);
     onnx_builder_property(&network->builder, PROPERTY_HEAD, head_text(&network->builder.arena, head));
     onnx_builder_property(&network->builder, PROPERTY_PARAMETERS, PARAMETERS_ARE_INITIALIZERS);
-    buffer_free(&config);
 }
 
 /* Heads of DeBERTa's masked language models have the names of one of two classes, which not all files tell. */
@@ -177,14 +173,12 @@ static bool build(Network *network, const Head *wanted, const Head *head)
 /* Whether the file is to be in the folder itself. */
 static bool is_inside(const char *folder, const char *output)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *slash = strrchr(output, '/');
     const char *parent = slash == output ? "/" : slash ? arena_string_n(&arena, output, (size_t)(slash - output)) : ".";
     struct stat in, of;
-    bool same = strcmp(output, "-") != 0 && stat(folder, &in) == 0 && stat(parent, &of) == 0 &&
-                in.st_dev == of.st_dev && in.st_ino == of.st_ino;
-    arena_free(&arena);
-    return same;
+    return strcmp(output, "-") != 0 && stat(folder, &in) == 0 && stat(parent, &of) == 0 && in.st_dev == of.st_dev &&
+           in.st_ino == of.st_ino;
 }
 
 static bool import_graph(const char *path, const char *output, const Head *wanted, WeightSource source, uint64_t seed,

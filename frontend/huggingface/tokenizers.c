@@ -22,7 +22,7 @@ static const char *add_hash(Arena *arena, const char *hashes, Tokenizer *tokeniz
 
 const char *folder_tokenizers(const char *folder, Arena *arena)
 {
-    Diagnostics unused = {0}; /* a model is of use without its tokenizer */
+    FREED_WITH(diagnostics_free) Diagnostics unused = {0}; /* a model is of use without its tokenizer */
     const char *hashes = "", *path = arena_format(arena, "%s/tokenizer.json", folder);
     if (folder_find(folder, "tokenizer.json", MOST_TOKENIZER_BYTES, &unused) == FOLDER_PRESENT)
         hashes = add_hash(arena, hashes, tokenizer_open_json(path, &unused));
@@ -36,7 +36,6 @@ const char *folder_tokenizers(const char *folder, Arena *arena)
             if (!json_is_boolean(lower) || json_is_true(lower) == lowercase)
                 hashes = add_hash(arena, hashes, tokenizer_open(path, lowercase, &unused));
     json_decref(config);
-    diagnostics_free(&unused);
     return hashes;
 }
 
@@ -61,7 +60,7 @@ static const char *const files[] = {
 
 bool tokenizer_copy(const char *source, const char *to, size_t *copied, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < sizeof files / sizeof *files; i++) {
         FolderEntry entry = folder_find(source, files[i], MOST_TOKENIZER_BYTES, diagnostics);
@@ -74,7 +73,6 @@ bool tokenizer_copy(const char *source, const char *to, size_t *copied, Diagnost
         file_unmap(&file);
         ++*copied;
     }
-    arena_free(&arena);
     return ok;
 }
 
@@ -100,14 +98,12 @@ static bool keep(const char *source, const char *path, Diagnostics *diagnostics)
 void tokenizer_keep(const char *source, const char *model, Diagnostics *diagnostics)
 {
     struct stat status;
-    Arena arena = {0};
-    Diagnostics found = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     const char *path = place_of_copy(model, &arena);
     if (strcmp(model, "-") != 0 && stat(model, &status) == 0 && S_ISREG(status.st_mode) && !keep(source, path, &found))
         diagnostics_warning(diagnostics, PLACE_FILE(path), "give it with --tokenizer, or keep the folder",
                             "cannot take the model's tokenizer: %s", found.first->message);
-    diagnostics_free(&found);
-    arena_free(&arena);
 }
 
 const char *tokenizer_folder(const char *model, const char *recorded, Arena *arena)

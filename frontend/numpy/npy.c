@@ -171,11 +171,9 @@ static bool read_member(zip_t *zip, zip_uint64_t index, const char *path, size_t
     array->name = arena_string_n(arena, entry.name, length);
     if (!string_map_add(names, array->name, 0))
         return refuse(path, array->name, diagnostics, "is in the archive twice");
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     const unsigned char *bytes = read_entry(zip, &entry, path, &scratch, diagnostics);
-    bool ok = bytes && read_array(path, array, bytes, entry.size, arena, diagnostics);
-    arena_free(&scratch);
-    return ok;
+    return bytes && read_array(path, array, bytes, entry.size, arena, diagnostics);
 }
 
 /* NULL if the bytes are no archive; libzip would take none at all for an empty one. */
@@ -205,7 +203,7 @@ static bool read_archive(const char *path, const MappedFile *file, Arena *arena,
 
 bool npy_read(const char *path, Arena *arena, NpyArray **arrays, size_t *count, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, path, diagnostics)) return false;
     size_t length = strlen(path);
     bool ok;
@@ -216,6 +214,5 @@ bool npy_read(const char *path, Arena *arena, NpyArray **arrays, size_t *count, 
         *count = 1;
         ok = read_array(path, *arrays, file.bytes, file.size, arena, diagnostics);
     }
-    file_unmap(&file);
     return ok;
 }

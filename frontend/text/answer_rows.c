@@ -101,11 +101,9 @@ static size_t step_on(const char *text, size_t at)
 /* Whether the token is SentencePiece's or GPT-2's mark of a blank, alone. */
 static bool is_mark(const Job *job, int32_t id)
 {
-    Buffer piece = {0};
+    FREED_WITH(buffer_free) Buffer piece = {0};
     bool known = tokenizer_piece(job->tokenizer, id, &piece);
-    bool mark = known && (!strcmp(buffer_text(&piece), "\xe2\x96\x81") || !strcmp(buffer_text(&piece), "\xc4\xa0"));
-    buffer_free(&piece);
-    return mark;
+    return known && (!strcmp(buffer_text(&piece), "\xe2\x96\x81") || !strcmp(buffer_text(&piece), "\xc4\xa0"));
 }
 
 /* Finds the tokens that the answer begins and ends in, as the Hugging Face library does: the last one that begins no
@@ -268,11 +266,10 @@ void job_read_answers(Job *job)
                     taken < job->examples.length ? job->examples.length - taken : 0, stride);
         return;
     }
-    TokenSpan *spans = memory_allocate((job->texts[1].count + 1) * sizeof *spans);
+    FREED TokenSpan *spans = memory_allocate((job->texts[1].count + 1) * sizeof *spans);
     if (job->columns.label >= 0) {
         find_spans(job, text, spans);
         keep_texts(job, text);
     }
     add_windows(job, &answer, spans, job->examples.length - taken);
-    free(spans);
 }

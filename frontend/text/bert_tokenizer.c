@@ -286,8 +286,7 @@ static bool read_pieces(BertTokenizer *tokenizer, const char *path, const char *
 {
     size_t lines = 0;
     for (size_t i = 0; i < size; i++) lines += text[i] == '\n' || i + 1 == size;
-    if (lines > INT32_MAX / 4)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is too long");
+    if (lines > INT32_MAX / 4) return input_error(diagnostics, path, NULL, "is too long");
     tokenizer->pieces = arena_new_array(&tokenizer->arena, Subword, lines);
     for (const char *line = text, *end = text + size; line < end; tokenizer->count++) {
         const char *newline = memchr(line, '\n', (size_t)(end - line)), *piece = line;
@@ -336,8 +335,8 @@ static bool find_specials(BertTokenizer *tokenizer, const char *path, Diagnostic
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         *needed[i].id = find_special(tokenizer, needed[i].name);
         if (*needed[i].id < 0)
-            ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                   "a BERT vocabulary has one piece per line", "has no piece %s", needed[i].name);
+            ok = input_error(diagnostics, path, "a BERT vocabulary has one piece per line", "has no piece %s",
+                             needed[i].name);
     }
     specials->mask = find_special(tokenizer, "[MASK]");
     specials->pad = find_special(tokenizer, "[PAD]");
@@ -351,8 +350,8 @@ BertTokenizer *bert_tokenizer_open(const char *path, bool lowercase, Diagnostics
     if (!file_map(&file, path, diagnostics)) return NULL;
     BertTokenizer *tokenizer = memory_allocate(sizeof *tokenizer);
     tokenizer->lowercase = lowercase;
-    bool ok = file.size <= MAX_VOCABULARY_BYTES ||
-              diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is too large for a vocabulary");
+    bool ok =
+        file.size <= MAX_VOCABULARY_BYTES || input_error(diagnostics, path, NULL, "is too large for a vocabulary");
     ok = ok && read_pieces(tokenizer, path, file.size ? (const char *)file.bytes : "", file.size, diagnostics);
     file_unmap(&file);
     if (ok) {

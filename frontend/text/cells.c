@@ -77,9 +77,8 @@ json_t *cell_read(TableField field)
     while (text < end && is_space(*text)) text++;
     if (text >= end || (*text != '[' && *text != '{')) return NULL;
     json_t *value = json_loadb(text, (size_t)(end - text), 0, NULL);
-    Buffer json = {0};
+    FREED_WITH(buffer_free) Buffer json = {0};
     if (!value && convert(text, end, &json)) value = json_loadb(buffer_text(&json), json.size, 0, NULL);
-    buffer_free(&json);
     return value;
 }
 

@@ -75,7 +75,7 @@ static const char *find(const Charsmap *map, const char *text, size_t length)
 
 Charsmap *charsmap_read(const char *base64)
 {
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     Charsmap *map = NULL;
     if (decode(base64, &bytes) && bytes.size >= 4) {
         size_t size = read_unit(bytes.bytes);
@@ -94,7 +94,6 @@ Charsmap *charsmap_read(const char *base64)
         }
     }
     for (int c = 0; map && c < 128; c++) map->plain[c] = c != '\r' && !find(map, &(char){(char)c}, 1);
-    buffer_free(&bytes);
     return map;
 }
 

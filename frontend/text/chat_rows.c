@@ -101,7 +101,7 @@ static const char *content_of(Job *job, const json_t *message, const json_t *con
             return NULL;
         }
     if (json_is_string(content)) return json_string_value(content);
-    Buffer joined = {0};
+    FREED_WITH(buffer_free) Buffer joined = {0};
     bool ok = json_is_array(content);
     for (size_t i = 0; ok && i < json_array_size(content); i++) {
         const char *text = json_string_value(json_object_get(json_array_get(content, i), "text"));
@@ -110,7 +110,6 @@ static const char *content_of(Job *job, const json_t *message, const json_t *con
     }
     const char *text = ok ? arena_string(&job->row_arena, buffer_text(&joined)) : NULL;
     if (!ok) table_error(&job->reader, "only texts are supported", "has a message whose content is not a text");
-    buffer_free(&joined);
     return text;
 }
 
@@ -213,13 +212,11 @@ static void add_chat(Job *job, const Chat *chat)
                     "has %s, which the chat template %s cannot write", misfit, chat_template_name(template));
         return;
     }
-    Buffer text = {0}, end = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, end = {0};
     ChatSpan *spans = arena_new_array(&job->row_arena, ChatSpan, chat->count);
     tokenizer_piece(job->tokenizer, job->options->end_of_text, &end);
     size_t learned = chat_template_write(template, chat->messages, chat->count, buffer_text(&end), &text, spans);
     add_text(job, &text, spans, learned, chat_template_is_whole(template));
-    buffer_free(&text);
-    buffer_free(&end);
 }
 
 /* ---- By the folder's own template ---- */
@@ -363,7 +360,7 @@ static void read_own_chat(Job *job)
 {
     size_t given = 0, count = 0;
     json_t *chat = own_chat(job, &given);
-    Buffer text = {0}, problem = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, problem = {0};
     ChatSpan *spans = NULL;
     if (!chat) return;
     bool ok = folder_template_write(job->options->folder_template, chat, &text, &spans, &count, &problem);
@@ -377,8 +374,6 @@ static void read_own_chat(Job *job)
         table_error(&job->reader, "one of skycc's templates: --chat-template NAME", "cannot be written: %s",
                     buffer_text(&problem));
     free(spans);
-    buffer_free(&text);
-    buffer_free(&problem);
     json_decref(chat);
 }
 

@@ -215,7 +215,7 @@ bool chat_template_is_written(const ChatTemplate *template, const char *prompt)
 /* "eos_token" of tokenizer_config.json, a text or an object with its "content", as *id; -1: it names none. */
 static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id, Diagnostics *diagnostics)
 {
-    Buffer path = {0};
+    FREED_WITH(buffer_free) Buffer path = {0};
     buffer_print(&path, "%s/tokenizer_config.json", folder);
     bool there = access(buffer_text(&path), F_OK) == 0;
     json_t *root = there ? json_read_reals(buffer_text(&path), diagnostics) : NULL;
@@ -227,7 +227,6 @@ static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id
         ok = input_error(diagnostics, buffer_text(&path), "name the token: --end-of-text TOKEN",
                          "names '%.60s' as eos_token, which is no special token of the tokenizer", name);
     json_decref(root);
-    buffer_free(&path);
     return ok;
 }
 

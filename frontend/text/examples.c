@@ -98,19 +98,18 @@ static int by_class_and_turn(const void *a, const void *b)
 /* Brings the rows into the order of their classes; within one they stay as they are. */
 static void order_by_class(const Examples *examples, uint32_t *order, size_t rows)
 {
-    DrawnRow *drawn = memory_allocate(rows * sizeof *drawn);
+    FREED DrawnRow *drawn = memory_allocate(rows * sizeof *drawn);
     for (size_t i = 0; i < rows; i++)
         drawn[i] = (DrawnRow){*examples_at(examples, PART_CLASSES, order[i]), (uint32_t)i, order[i]};
     qsort(drawn, rows, sizeof *drawn, by_class_and_turn);
     for (size_t i = 0; i < rows; i++) order[i] = drawn[i].row;
-    free(drawn);
 }
 
 size_t examples_split(const Examples *examples, size_t count, bool by_class, uint64_t seed, uint32_t *chosen)
 {
     size_t rows = examples_table_rows(examples), inside = 0;
-    bool *held = memory_allocate(rows);
-    uint32_t *order = memory_resize(NULL, rows, sizeof *order);
+    FREED bool *held = memory_allocate(rows);
+    FREED uint32_t *order = memory_resize(NULL, rows, sizeof *order);
     random_permutation(random_stream(seed, "tokenize/holdout"), order, rows);
     bool spread = by_class && examples->parts[PART_CLASSES];
     if (spread) order_by_class(examples, order, rows);
@@ -121,8 +120,6 @@ size_t examples_split(const Examples *examples, size_t count, bool by_class, uin
             if (held[table_row(examples, i)] == !pass) chosen[inside++] = (uint32_t)i;
     inside = 0;
     for (size_t i = 0; i < examples->count; i++) inside += held[table_row(examples, i)];
-    free(order);
-    free(held);
     return inside;
 }
 

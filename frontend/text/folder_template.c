@@ -28,12 +28,11 @@ static char *join(const char *folder, const char *name)
 
 static JinjaTemplate *open_text(FolderTemplate *template, const char *text, size_t length, Diagnostics *diagnostics)
 {
-    Buffer problem = {0};
+    FREED_WITH(buffer_free) Buffer problem = {0};
     JinjaTemplate *opened = jinja_open(text, length, &problem);
     if (!opened)
         input_error(diagnostics, template->path, NULL, "has a chat template that skycc cannot read: %s",
                     buffer_text(&problem));
-    buffer_free(&problem);
     return opened;
 }
 
@@ -74,11 +73,10 @@ bool folder_template_is_there(const char *folder)
     char *alone = join(folder, "chat_template.jinja"), *config = join(folder, "tokenizer_config.json");
     bool is = access(alone, F_OK) == 0;
     if (!is && access(config, F_OK) == 0) {
-        Diagnostics quiet = {0};
+        FREED_WITH(diagnostics_free) Diagnostics quiet = {0};
         json_t *root = json_read_reals(config, &quiet);
         is = json_object_get(root, "chat_template") != NULL;
         json_decref(root);
-        diagnostics_free(&quiet);
     }
     free(alone);
     free(config);
@@ -232,7 +230,7 @@ static bool find_end(FolderTemplate *template, const json_t *chat, Buffer *mark)
 static size_t find_asked(FolderTemplate *template, const json_t *chat, size_t i, size_t least, size_t content)
 {
     const Buffer *text = &template->out[0].text, *other = &template->out[1].text;
-    Buffer asked = {0};
+    FREED_WITH(buffer_free) Buffer asked = {0};
     size_t begin = content;
     buffer_append(&asked, buffer_text(other), other->size);
     if (render(template, chat, i, false, NO_MESSAGE, 1)) {
@@ -240,7 +238,6 @@ static size_t find_asked(FolderTemplate *template, const json_t *chat, size_t i,
         for (size_t at = least; length && at + length <= content; at++)
             if (memcmp(text->bytes + at, asked.bytes + same, length) == 0) begin = at + length;
     }
-    buffer_free(&asked);
     return begin;
 }
 
@@ -268,7 +265,7 @@ static bool find_answer(FolderTemplate *template, const json_t *chat, size_t i, 
 
 static bool find_answers(FolderTemplate *template, const json_t *chat, ChatSpan **spans, size_t *count)
 {
-    Buffer mark = {0};
+    FREED_WITH(buffer_free) Buffer mark = {0};
     size_t capacity = 0, messages = json_array_size(json_object_get(chat, "messages"));
     bool ok = find_end(template, chat, &mark);
     for (size_t i = 0; ok && i < messages; i++) {
@@ -277,7 +274,6 @@ static bool find_answers(FolderTemplate *template, const json_t *chat, ChatSpan 
         ok = find_answer(template, chat, i, *count ? (*spans)[*count - 1].end : 0, &mark, &span);
         if (ok) array_push(*spans, *count, capacity, span);
     }
-    buffer_free(&mark);
     return ok;
 }
 
@@ -331,7 +327,7 @@ bool folder_template_write(FolderTemplate *template, const json_t *chat, Buffer 
 int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer *text, Buffer *problem)
 {
     json_t *chat = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", SENTINEL);
-    Buffer mark = {0};
+    FREED_WITH(buffer_free) Buffer mark = {0};
     TokenIds ids = {0};
     const Buffer *asked = &template->out[0].text;
     bool ok = chat && render(template, chat, 1, true, NO_MESSAGE, 0);
@@ -354,7 +350,6 @@ int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer
         after = place + strlen(SENTINEL);
         if (!written) buffer_append(text, after, (size_t)(last - after));
     }
-    buffer_free(&mark);
     free(ids.items);
     json_decref(chat);
     return end;

@@ -258,11 +258,10 @@ static json_t *sort(JinjaRun *run, const json_t *object)
 {
     json_t *list = pairs(run, object, false), *sorted = jinja_array(run);
     size_t count = json_array_size(list);
-    json_t **items = memory_allocate((count + 1) * sizeof *items);
+    FREED json_t **items = memory_allocate((count + 1) * sizeof *items);
     for (size_t i = 0; i < count; i++) items[i] = json_array_get(list, i);
     qsort(items, count, sizeof *items, compare_keys);
     for (size_t i = 0; i < count; i++) jinja_push(run, sorted, items[i]);
-    free(items);
     return sorted;
 }
 

@@ -103,7 +103,7 @@ static void read_escape(Lexer *lexer, Buffer *text)
 static bool read_string(Lexer *lexer)
 {
     char quote = *lexer->at++;
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     while (lexer->at < lexer->end && *lexer->at != quote) {
         char c = *lexer->at;
         pass(lexer, 1);
@@ -115,7 +115,6 @@ static bool read_string(Lexer *lexer)
     bool ends = lexer->at < lexer->end;
     lexer->at += ends;
     add(lexer, JINJA_STRING, buffer_text(&text), text.size);
-    buffer_free(&text);
     return ends || refuse(lexer, "a string does not end");
 }
 

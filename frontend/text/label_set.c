@@ -38,12 +38,11 @@ bool label_set_add(LabelSet *set, TableReader *reader, const int *columns)
 
 void label_set_describe(const LabelSet *set, char *text, size_t size)
 {
-    Buffer words = {0};
+    FREED_WITH(buffer_free) Buffer words = {0};
     if (set->measured) buffer_print(&words, "%zu values per row, for regression", set->count);
     for (size_t i = 0; i < set->count && !set->measured; i++)
         buffer_print(&words, "%s%zu %s (%zu rows)", i ? ", " : "", i, set->names[i], set->uses[i]);
     snprintf(text, size, words.size >= size ? "%.*s..." : "%.*s", (int)size - 4, buffer_text(&words));
-    buffer_free(&words);
 }
 
 void label_set_free(LabelSet *set)

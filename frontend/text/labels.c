@@ -58,21 +58,17 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
     const SafeTensor *tensor = safetensors_find(file, "labels");
     size_t count;
     const char *const *names = label_names_read(metadata, &column->arena, &count);
-    if (metadata && !names)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "its label names are not a list of texts");
+    if (metadata && !names) return input_error(diagnostics, path, NULL, "its label names are not a list of texts");
     column->kind = names ? LABELS_NAMES : LABELS_CLASSES;
     for (size_t i = 0; i < count; i++) {
         if (string_map_find(&column->find, names[i]))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "two labels are named '%s'",
-                                     names[i]);
+            return input_error(diagnostics, path, NULL, "two labels are named '%s'", names[i]);
         enter(column, names[i], strlen(names[i]), 0);
     }
     if (names) return true;
     if (!tensor || tensor->shape.rank != 1 || (tensor->dtype != DTYPE_I32 && tensor->dtype != DTYPE_F32))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                 "give the training data that skycc tokenize wrote",
-                                 "has no tensor 'labels' with one label per row");
+        return input_error(diagnostics, path, "give the training data that skycc tokenize wrote",
+                           "has no tensor 'labels' with one label per row");
     if (tensor->dtype == DTYPE_F32) column->kind = LABELS_REALS;
     for (int64_t i = 0; tensor->dtype == DTYPE_I32 && i < tensor->shape.dim[0]; i++) {
         char text[16];
@@ -84,7 +80,7 @@ static bool take_labels(LabelColumn *column, const SafeTensors *file, const char
 
 bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagnostics *diagnostics)
 {
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     char own[33];
     if (!safetensors_open(&file, path, diagnostics)) return false;
     const char *made_by = safetensors_metadata(&file, "vocabulary_hash");
@@ -94,7 +90,6 @@ bool labels_of_data(LabelColumn *column, const char *path, Hash tokenizer, Diagn
     ok = ok && take_labels(column, &file, path, diagnostics);
     column->fixed = ok;
     column->vectors = safetensors_metadata(&file, LABELS_VECTORS);
-    safetensors_close(&file);
     return ok;
 }
 
@@ -120,14 +115,13 @@ static const uint32_t *find_same(const LabelColumn *column, const char *text)
 /* Reports an unknown label, in the first row that has it. */
 static bool refuse_unknown(LabelColumn *column, TableReader *reader, const char *name)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *nearest = text_nearest(name, column->names, column->count);
     const char *hint =
         arena_format(&arena, "its labels are %s", label_names_some(column->names, column->count, &arena));
     table_error(reader, hint, "'%.*s' is not a label of the given data set%s%s%s", SHOWN_BYTES, name,
                 nearest ? ": did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
     string_map_add(&column->find, arena_string(&column->arena, name), UNKNOWN_LABEL);
-    arena_free(&arena);
     return false;
 }
 
@@ -135,7 +129,7 @@ bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
 {
     if (!field.text || field.length == 0) return table_error(reader, "leave the row out of the table", "has no label");
     if (memchr(field.text, '\0', field.length)) return table_error(reader, NULL, "the label contains a zero byte");
-    char *name = memory_allocate(field.length + 1);
+    FREED char *name = memory_allocate(field.length + 1);
     memcpy(name, field.text, field.length);
     const uint32_t *known = string_map_find(&column->find, name);
     if (!known && column->fixed) known = find_same(column, name);
@@ -150,7 +144,6 @@ bool labels_add(LabelColumn *column, TableReader *reader, TableField field)
         column->uses[number]++;
         array_push(column->rows, column->row_count, column->row_capacity, number);
     }
-    free(name);
     return ok;
 }
 
@@ -201,20 +194,19 @@ void labels_sort(const char **names, size_t count)
 /* Numbers the names, of a column that is not fixed in their order, and prints them in their order. */
 static void number_names(const LabelColumn *column, int32_t *numbers, Buffer *list)
 {
-    const char **names = memory_allocate((column->count + 1) * sizeof *names);
+    FREED const char **names = memory_allocate((column->count + 1) * sizeof *names);
     memcpy(names, column->names, column->count * sizeof *names);
     if (!column->fixed) labels_sort(names, column->count);
     for (size_t i = 0; i < column->count; i++) numbers[*string_map_find(&column->find, names[i])] = (int32_t)i;
     label_names_print(list, names, column->count);
-    free(names);
 }
 
 void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, float **reals, Buffer *names,
                     Diagnostics *diagnostics)
 {
     if (column->kind == LABELS_UNDECIDED) decide_kind(column, path, diagnostics);
-    int32_t *numbers = memory_allocate((column->count + 1) * sizeof *numbers);
-    float *values = memory_allocate((column->count + 1) * sizeof *values);
+    FREED int32_t *numbers = memory_allocate((column->count + 1) * sizeof *numbers);
+    FREED float *values = memory_allocate((column->count + 1) * sizeof *values);
     if (column->kind == LABELS_NAMES) number_names(column, numbers, names);
     for (size_t i = 0; i < column->count; i++) {
         if (column->kind == LABELS_CLASSES) is_class_number(column->names[i], &numbers[i]);
@@ -230,14 +222,12 @@ void labels_resolve(LabelColumn *column, const char *path, int32_t **classes, fl
         else
             (*classes)[i] = numbers[column->rows[i]];
     }
-    free(numbers);
-    free(values);
 }
 
 void labels_describe(const LabelColumn *column, const Buffer *names, char *text, size_t size)
 {
-    Buffer words = {0};
-    Arena arena = {0};
+    FREED_WITH(buffer_free) Buffer words = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     size_t count;
     const char *const *sorted = label_names_read(names->size ? buffer_text(names) : NULL, &arena, &count);
     if (column->kind == LABELS_REALS) buffer_print(&words, "values, for regression");
@@ -247,8 +237,6 @@ void labels_describe(const LabelColumn *column, const Buffer *names, char *text,
         buffer_print(&words, "%s%zu %s (%u rows)", i ? ", " : "", i, sorted[i], number ? column->uses[*number] : 0);
     }
     snprintf(text, size, words.size >= size ? "%.*s..." : "%.*s", (int)size - 4, buffer_text(&words));
-    arena_free(&arena);
-    buffer_free(&words);
 }
 
 void labels_free(LabelColumn *column)
@@ -263,13 +251,12 @@ void labels_free(LabelColumn *column)
 
 bool data_labels_read(DataLabels *labels, const char *path, Arena *arena, Diagnostics *diagnostics)
 {
-    SafeTensors data;
+    FREED_WITH(safetensors_close) SafeTensors data = {0};
     *labels = (DataLabels){0};
     if (!safetensors_open(&data, path, diagnostics)) return false;
     const char *problem = safetensors_metadata(&data, "problem_type");
     labels->names = label_names_read(safetensors_metadata(&data, "labels"), arena, &labels->count);
     if (problem) labels->problem = arena_string(arena, problem);
-    safetensors_close(&data);
-    return labels->names || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                              "skycc tokenize writes them", "its metadata has no names of labels");
+    return labels->names ||
+           input_error(diagnostics, path, "skycc tokenize writes them", "its metadata has no names of labels");
 }

@@ -183,7 +183,7 @@ static bool apply(const PretokenizerStep *step, bool begins, Words *words, Words
 const char *pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, size_t length, size_t limit)
 {
     Words *words = &pretokenizer->words, *spare = &pretokenizer->spare;
-    Buffer scratch = {0};
+    FREED_WITH(buffer_free) Buffer scratch = {0};
     bool ok = true;
     words->text.size = words->count = 0;
     words->text.limit = spare->text.limit = limit;
@@ -192,6 +192,5 @@ const char *pretokenizer_apply(Pretokenizer *pretokenizer, const char *text, siz
     add_span(words, 0, words->text.size);
     for (size_t i = 0; i < pretokenizer->count && !words->text.cut && ok; i++)
         ok = apply(&pretokenizer->steps[i], pretokenizer->begins, words, spare, &scratch);
-    buffer_free(&scratch);
     return !ok ? PATTERN_TOOK_LONG : words->text.cut ? TEXT_GREW : NULL;
 }

@@ -23,13 +23,12 @@ static uint64_t *find_edge(const Trie *trie, uint64_t edge)
 
 static void grow(Trie *trie)
 {
-    uint64_t *former = trie->slots;
+    FREED uint64_t *former = trie->slots;
     size_t slots = former ? trie->mask + 1 : 0;
     trie->mask = (slots ? 2 * slots : FIRST_EDGES) - 1;
     trie->slots = memory_allocate((trie->mask + 1) * sizeof *trie->slots);
     for (size_t i = 0; i < slots; i++)
         if (former[i]) *find_edge(trie, former[i] >> CHILD_BITS) = former[i];
-    free(former);
 }
 
 bool trie_insert(Trie *trie, const char *text, size_t length, int32_t value)
@@ -244,13 +243,12 @@ static void encode_bpe(const Subwords *model, const char *word, size_t length, T
             push(&pieces, model->unknown);
         unknown = !known && model->unknown >= 0;
     }
-    Symbol *symbols = memory_allocate((pieces.count + 1) * sizeof *symbols);
+    FREED Symbol *symbols = memory_allocate((pieces.count + 1) * sizeof *symbols);
     for (size_t i = 0; i < pieces.count; i++)
         symbols[i] = (Symbol){pieces.items[i], (int32_t)i - 1, i + 1 < pieces.count ? (int32_t)i + 1 : -1};
     merge_symbols(model, symbols, pieces.count);
     for (size_t i = 0; i < pieces.count; i++)
         if (symbols[i].piece >= 0) push(ids, symbols[i].piece);
-    free(symbols);
     free(pieces.items);
 }
 
@@ -292,7 +290,7 @@ static Node *best_ways(const Subwords *model, const char *word, size_t length)
 
 static void encode_unigram(const Subwords *model, const char *word, size_t length, TokenIds *ids)
 {
-    Node *nodes = best_ways(model, word, length);
+    FREED Node *nodes = best_ways(model, word, length);
     struct Part {
         size_t start, length;
     } *pieces = NULL; /* from the end */
@@ -314,7 +312,6 @@ static void encode_unigram(const Subwords *model, const char *word, size_t lengt
             push(ids, model->unknown);
     }
     free(pieces);
-    free(nodes);
 }
 
 void subwords_encode(const Subwords *model, const char *word, size_t length, TokenIds *ids)

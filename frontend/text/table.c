@@ -122,12 +122,11 @@ static bool error_at(TableReader *reader, int line, size_t column, const char *h
 
 bool table_error(TableReader *reader, const char *hint, const char *format, ...)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     error_at(reader, reader->line, 0, hint, arena_format_va(&arena, format, arguments));
     va_end(arguments);
-    arena_free(&arena);
     return false;
 }
 
@@ -410,8 +409,8 @@ bool table_next(TableReader *reader)
                     "has %zu columns where the first line has %zu", reader->field_count, reader->width);
     }
     if (reader->errors > MAX_REPORTED)
-        diagnostics_error(reader->diagnostics, EXIT_BAD_INPUT, PLACE_FILE(reader->path), NULL,
-                          "%d rows are wrong; above are the first %d errors", reader->wrong_rows, MAX_REPORTED);
+        input_error(reader->diagnostics, reader->path, NULL, "%d rows are wrong; above are the first %d errors",
+                    reader->wrong_rows, MAX_REPORTED);
     return false;
 }
 

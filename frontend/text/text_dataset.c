@@ -116,8 +116,8 @@ static bool cut_names(Job *job, const char *option, const char *list)
     const char *rest = list;
     for (const char *name; (name = table_next_name(&rest, &job->arena));) {
         if (!*name)
-            return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                     "%s takes column names separated by commas, not '%s'", option, list);
+            return usage_error(job->reader.diagnostics, NULL, "%s takes column names separated by commas, not '%s'",
+                               option, list);
         array_push(job->names, job->name_count, job->name_capacity, name);
     }
     return true;
@@ -130,16 +130,16 @@ static bool name_columns(Job *job)
     if (!cut_names(job, "--text", usual ? usual_columns[options->task].texts : options->text_columns)) return false;
     job->text_count = job->name_count;
     if (job->text_count > (options->task == DATASET_CHAT ? 3 : options->task == DATASET_LM ? 1 : 2))
-        return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "--text premise,hypothesis",
-                                 "--text takes one column name, or two separated by a comma, not '%s'",
-                                 options->text_columns);
+        return usage_error(job->reader.diagnostics, "--text premise,hypothesis",
+                           "--text takes one column name, or two separated by a comma, not '%s'",
+                           options->text_columns);
     const char *label = usual && !options->label_column ? usual_columns[options->task].labels : options->label_column;
     if (!cut_names(job, "--label", label)) return false;
     size_t labels = job->label_count = job->name_count - job->text_count;
     if (options->task == DATASET_QA) labels = 0;
     if (labels > 1 && options->labels_of)
-        return diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, "leave out --labels-of",
-                                 "several labels take their names from their columns");
+        return usage_error(job->reader.diagnostics, "leave out --labels-of",
+                           "several labels take their names from their columns");
     if (labels > 1)
         job->label_set =
             (LabelSet){.names = job->names + job->text_count, .count = labels, .measured = options->regression};
@@ -350,9 +350,9 @@ static bool check_length(const Job *job)
 {
     size_t least = tokenizer_least_length(job->tokenizer, job->columns.text[1] >= 0);
     return job->examples.length >= least ||
-           diagnostics_error(job->reader.diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                             "--max-length %zu leaves no room for text: this tokenizer needs %zu", job->examples.length,
-                             least);
+           usage_error(job->reader.diagnostics, NULL,
+                       "--max-length %zu leaves no room for text: this tokenizer needs %zu", job->examples.length,
+                       least);
 }
 
 static void use_parts(Job *job)
@@ -440,8 +440,7 @@ static bool open_table(Job *job, const char *table)
     if (!words && job->reader.format == TABLE_CONLL)
         return usage_error(diagnostics, NULL, "words with tags need --task ner");
     if (job->reader.format != TABLE_TSV && !options->text_columns && options->task < DATASET_COLUMNS)
-        return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                 "name the columns of CSV and JSON lines: --text NAME, --label NAME");
+        return usage_error(diagnostics, NULL, "name the columns of CSV and JSON lines: --text NAME, --label NAME");
     return true;
 }
 
@@ -504,7 +503,7 @@ static void add_texts(const Job *job, const uint32_t *rows, size_t count, Arena 
 static bool write_file(const Job *job, const uint32_t *rows, size_t count, const char *output, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
-    Arena copies = {0};
+    FREED_WITH(arena_free) Arena copies = {0};
     char text[33];
     safetensors_writer_metadata(writer, "format", "skycc.data/1");
     safetensors_writer_metadata(writer, "task", task_of(job)->name);
@@ -519,9 +518,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
     if (job->labels.vectors) safetensors_writer_metadata(writer, LABELS_VECTORS, "true");
     examples_write(&job->examples, rows, count, &copies, writer);
     if (job->text_end_count) add_texts(job, rows, count, &copies, writer);
-    bool ok = safetensors_write(writer, output, diagnostics);
-    arena_free(&copies);
-    return ok;
+    return safetensors_write(writer, output, diagnostics);
 }
 
 char *dataset_holdout_path(const char *output)
@@ -539,10 +536,9 @@ static bool write_others(Job *job, const uint32_t *rows, size_t count, const cha
 {
     if (!job->options->balance) return write_file(job, rows, count, output, diagnostics);
     size_t balanced;
-    uint32_t *list = examples_balance(&job->examples, rows, count, job->options->seed, &balanced);
+    FREED uint32_t *list = examples_balance(&job->examples, rows, count, job->options->seed, &balanced);
     bool ok = write_file(job, list, balanced, output, diagnostics);
     job->summary->repeated = balanced - count;
-    free(list);
     return ok;
 }
 
@@ -553,17 +549,16 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
     double wanted = job->options->holdout;
     double held = wanted < 1 ? floor(wanted * (double)rows + 0.5) : wanted;
     if (wanted > 0 && (held < 1 || held >= (double)rows))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "has %zu examples: --holdout leaves none %s", rows,
-                                 held < 1 ? "to hold out" : "to train on");
+        return input_error(diagnostics, job->reader.path, NULL, "has %zu examples: --holdout leaves none %s", rows,
+                           held < 1 ? "to hold out" : "to train on");
     if (job->options->balance && !job->examples.parts[PART_CLASSES])
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(job->reader.path), NULL,
-                                 "--balance needs one class per row, but these rows have %s",
-                                 job->examples.reals_per_row        ? "several labels"
-                                 : job->examples.parts[PART_TOKENS] ? "labels per token"
-                                 : job->examples.reals              ? "values"
-                                                                    : "no labels");
-    uint32_t *order = memory_allocate(examples * sizeof *order);
+        return input_error(diagnostics, job->reader.path, NULL,
+                           "--balance needs one class per row, but these rows have %s",
+                           job->examples.reals_per_row        ? "several labels"
+                           : job->examples.parts[PART_TOKENS] ? "labels per token"
+                           : job->examples.reals              ? "values"
+                                                              : "no labels");
+    FREED uint32_t *order = memory_allocate(examples * sizeof *order);
     size_t count = examples_split(&job->examples, (size_t)held, job->options->stratified, job->options->seed, order);
     char *path = dataset_holdout_path(output);
     outputs_hold(); /* of two splits, rows would be in both */
@@ -572,7 +567,6 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
     ok = outputs_release(ok, diagnostics);
     free(path);
     job->summary->held_out = count;
-    free(order);
     return ok;
 }
 

@@ -214,7 +214,7 @@ static bool enter_added(TokenReader *r, const char *place, size_t number)
 {
     TokenPipeline *pipeline = r->pipeline;
     const AddedToken *token = &pipeline->added[number];
-    Buffer content = {0};
+    FREED_WITH(buffer_free) Buffer content = {0};
     buffer_append(&content, token->content, token->length);
     bool fits = !token->normalized || !normalizer_apply(&pipeline->normalizer, &content);
     Trie *trie = token->normalized ? &pipeline->normalized : &pipeline->written;
@@ -222,7 +222,6 @@ static bool enter_added(TokenReader *r, const char *place, size_t number)
               trie_find(trie, buffer_text(&content), content.size) >= 0 ||
               trie_insert(trie, buffer_text(&content), content.size, (int32_t)number);
     if (!fits || content.size > TOKEN_LONGEST_PIECE) ok = reader_malformed(r, place, "is longer than 1024 bytes");
-    buffer_free(&content);
     return ok;
 }
 

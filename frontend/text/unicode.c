@@ -253,12 +253,11 @@ void unicode_order_marks(int32_t *characters, size_t count)
     for (size_t start = 0, end; start < count; start = end + 1) {
         for (end = start; end < count && combining_class(characters[end]); end++) {}
         if (end - start < 2) continue;
-        Mark *marks = memory_allocate((end - start) * sizeof *marks);
+        FREED Mark *marks = memory_allocate((end - start) * sizeof *marks);
         for (size_t i = start; i < end; i++)
             marks[i - start] = (Mark){characters[i], combining_class(characters[i]), i};
         qsort(marks, end - start, sizeof *marks, compare_marks);
         for (size_t i = start; i < end; i++) characters[i] = marks[i - start].c;
-        free(marks);
     }
 }
 
@@ -270,7 +269,7 @@ void unicode_normalize(Buffer *buffer, const char *text, size_t length, UnicodeF
     }
     bool compatible = form == UNICODE_NFKD || form == UNICODE_NFKC, compose = form >= UNICODE_NFC;
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0);
-    int32_t *characters = NULL;
+    FREED int32_t *characters = NULL;
     size_t count = 0, capacity = 0;
     for (size_t at = 0, used; at < length; at += used) {
         int32_t c = unicode_read(text + at, length - at, &used), parts[UNICODE_MOST_PARTS];
@@ -285,5 +284,4 @@ void unicode_normalize(Buffer *buffer, const char *text, size_t length, UnicodeF
         count =
             (size_t)utf8proc_normalize_utf32(characters, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     for (size_t i = 0; i < count; i++) unicode_append(buffer, characters[i]);
-    free(characters);
 }

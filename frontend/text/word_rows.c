@@ -128,7 +128,7 @@ static bool fill_lists(Job *job, const int32_t *classes, const float *reals)
 bool job_resolve_lists(Job *job)
 {
     int32_t *classes = NULL, *tokens = job->examples.parts[PART_TOKENS];
-    float *reals = NULL;
+    FREED float *reals = NULL;
     bool ok = true;
     labels_resolve(&job->labels, job->reader.path, &classes, &reals, &job->label_names, job->reader.diagnostics);
     if (job->list_ends)
@@ -138,6 +138,5 @@ bool job_resolve_lists(Job *job)
     for (size_t i = 0; classes && tokens && i < job->examples.count * job->examples.length; i++)
         tokens[i] = tokens[i] == NO_LABEL ? DATASET_IGNORED_LABEL : classes[tokens[i]];
     free(classes);
-    free(reals);
     return ok;
 }
