@@ -39,9 +39,9 @@ static void answer_all(Session *session, int from, int exponent)
 {
     SumRound *round = &session->round;
     SumPhase phase = round->phase;
-    unsigned char *message = malloc(sum_delivery_bytes(round->sites) + SUM_SHARES_HEAD + SUM_OFFER_BYTES);
+    FREED unsigned char *message = malloc(sum_delivery_bytes(round->sites) + SUM_SHARES_HEAD + SUM_OFFER_BYTES);
     for (int s = from; s < round->sites; s++) {
-        Buffer told = {0};
+        FREED_WITH(buffer_free) Buffer told = {0};
         SumProblem problem = {-1, ""};
         size_t size = SUM_OFFER_BYTES;
         sum_round_tell(round, s, &told);
@@ -56,9 +56,7 @@ static void answer_all(Session *session, int from, int exponent)
             size = sum_reveal_bytes(round->sites);
         }
         must(sum_round_take(round, s, phase, message, size, &problem), &problem);
-        buffer_free(&told);
     }
-    free(message);
 }
 
 static void open_session(Session *session, int sites, bool secure, size_t words)
@@ -82,18 +80,17 @@ static void open_session(Session *session, int sites, bool secure, size_t words)
 static void send_values(Session *session, int from, const float *values, size_t count, Times *times)
 {
     SumRound *round = &session->round;
-    uint32_t *words = malloc((count + FIXED_POINT_WEIGHT_WORDS) * sizeof *words);
+    FREED uint32_t *words = malloc((count + FIXED_POINT_WEIGHT_WORDS) * sizeof *words);
     SumProblem problem = {-1, ""};
     int exponent = round->exponent;
     for (int s = from; s < round->sites; s++) {
-        Buffer told = {0};
+        FREED_WITH(buffer_free) Buffer told = {0};
         sum_round_tell(round, s, &told);
         const unsigned char *bytes = (const unsigned char *)told.bytes;
         must(round->secure ? sum_site_delivery(session->sites[s], bytes, told.size, &problem)
                            : sum_site_roster(session->sites[s], bytes, told.size, &exponent, NULL, &problem),
              &problem);
         if (s > from) sum_site_mask(session->sites[s], words, 0, 0);
-        buffer_free(&told);
     }
     double before = process_seconds();
     fixed_point_encode(words, values, count, 1, exponent, round->sites);
@@ -105,7 +102,6 @@ static void send_values(Session *session, int from, const float *values, size_t 
         must(sum_round_take(round, s, SUM_VALUES, (const unsigned char *)words, round->word_count * 4, &problem),
              &problem);
     times->taking = process_seconds() - before;
-    free(words);
 }
 
 static Times run(int sites, bool secure, const float *values, size_t count)

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < PRODUCTS; i++) describe_product(kernels[i], &shapes[i]);
     describe_peak(kernels[PEAK]);
     measure_describe_sum(kernels[SUM], MEASURE_USUAL);
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     bool ok = measure_kernels_on_opencl(&device, kernels, ALL, seconds, &diagnostics);
     double peak = !ok ? 0 : 2.0 * ITEMS * CHAINS * (LINKS / 2) / seconds[PEAK];
     if (ok) printf("%-20s %6s %6s %6s %6s %10s %8s\n", "product", "batch", "m", "n", "k", "GFLOP/s", "of peak");
@@ -81,7 +81,5 @@ int main(int argc, char **argv)
                1e-9 * kernel_bytes(kernels[SUM]) / seconds[SUM]);
     for (int i = 0; i < ALL; i++) free(kernels[i]);
     diagnostics_print(&diagnostics, stderr);
-    int code = ok ? EXIT_OK : diagnostics.exit_code;
-    diagnostics_free(&diagnostics);
-    return code;
+    return ok ? EXIT_OK : diagnostics.exit_code;
 }

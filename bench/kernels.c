@@ -154,8 +154,8 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
 {
     uint32_t total = sky_call_count(stage);
     double *seconds = calloc((size_t)steps * (total + 1), sizeof *seconds);
-    double *whole = calloc((size_t)steps, sizeof *whole);
-    Timing *timings = calloc(total + 1, sizeof *timings);
+    FREED double *whole = calloc((size_t)steps, sizeof *whole);
+    FREED Timing *timings = calloc(total + 1, sizeof *timings);
     Clock clock = {0};
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
@@ -173,8 +173,6 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
         add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, of_list);
     if (ok) print_timings(timings, count, median_of_steps(whole));
     free(seconds);
-    free(whole);
-    free(timings);
     return ok;
 }
 
@@ -191,7 +189,7 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
         return false;
     PackedBatch batch;
     packed_batch_open(&batch, program);
-    uint32_t *numbers = calloc(rows, sizeof *numbers);
+    FREED uint32_t *numbers = calloc(rows, sizeof *numbers);
     for (uint32_t i = 0; i < rows; i++) numbers[i] = i;
     packed_batch_place(&batch, lengths.lengths, numbers);
     const SkyStage *stage = &program->stages[0];
@@ -203,7 +201,6 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     printf("%u micro-batches of %ux%u, at most %u rows a line; measured with %u lines\n", batch.microbatches,
            program->packing.lines, program->packing.length, program->packing.slots,
            program->lines_vary ? lines : program->packing.lines);
-    free(numbers);
     packed_batch_close(&batch);
     row_lengths_free(&lengths);
     dataset_close(&dataset);
@@ -229,7 +226,7 @@ static bool choose_packing(TrainingModel *model, const char *path, ModelOptions 
 
 static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostics)
 {
-    TrainingModel model = {0};
+    FREED_WITH(training_model_free) TrainingModel model = {0};
     Arena arena = {0};
     SkyPacking form = options->packing;
     const char *data = options->lengths.data;
@@ -262,7 +259,6 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     }
     local_program_free(&program);
     stage_free(&code);
-    training_model_free(&model);
     return ok;
 }
 

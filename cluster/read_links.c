@@ -91,7 +91,7 @@ static int by_ends(const void *a, const void *b)
 static bool refuse_repeated(Links *links)
 {
     bool ok = true;
-    Link *sorted = memory_allocate(links->count * sizeof *sorted);
+    FREED Link *sorted = memory_allocate(links->count * sizeof *sorted);
     if (links->count) {
         memcpy(sorted, links->items, links->count * sizeof *sorted);
         qsort(sorted, links->count, sizeof *sorted, by_ends);
@@ -101,7 +101,6 @@ static bool refuse_repeated(Links *links)
             compare_ends(sorted[i - 1].ends[1], sorted[i].ends[1]) == 0)
             ok = yaml_error(&links->reader->yaml, sorted[i].node, NULL, NULL, "this pair is linked before, at line %zu",
                             sorted[i - 1].node->start_mark.line + 1);
-    free(sorted);
     return ok;
 }
 
@@ -133,7 +132,7 @@ static const char *zone_name(const Links *links, LinkEnd key, int device)
 static bool make_zones(Links *links)
 {
     Cluster *cluster = links->reader->cluster;
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     bool *device_named = arena_new_array(&scratch, bool, (size_t)cluster->device_count);
     bool *entry_named = arena_new_array(&scratch, bool, (size_t)cluster->device_count);
     LinkEnd *keys = arena_new_array(&scratch, LinkEnd, CLUSTER_MAX_ZONES);
@@ -162,7 +161,6 @@ static bool make_zones(Links *links)
         }
         cluster->devices[d].zone = zone;
     }
-    arena_free(&scratch);
     return ok;
 }
 

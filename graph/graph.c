@@ -190,7 +190,7 @@ NodeId graph_append(Graph *graph, const Node *node, const DType *dtypes, const S
 void graph_reorder(Graph *graph, const NodeId *order)
 {
     size_t count = graph->node_count;
-    Node *nodes = memory_allocate(count * sizeof *nodes);
+    FREED Node *nodes = memory_allocate(count * sizeof *nodes);
     NodeId *fresh = memory_allocate(count * sizeof *fresh); /* per old id */
     memcpy(nodes, graph->nodes, count * sizeof *nodes);
     for (size_t i = 1; i < count; i++) fresh[order[i - 1]] = (NodeId)i;
@@ -201,7 +201,6 @@ void graph_reorder(Graph *graph, const NodeId *order)
         for (int k = 0; node->op != OP_NONE && k < node->output_count; k++) /* the dead may name what others make now */
             if (node->outputs[k]) graph_value(graph, node->outputs[k])->producer = (NodeId)i;
     }
-    free(nodes);
     free(fresh);
 }
 
@@ -246,7 +245,7 @@ Place node_place(const Graph *graph, const Node *node, char text[static 512])
 
 void graph_remove_dead(Graph *graph)
 {
-    bool *needed = memory_allocate(graph->value_count);
+    FREED bool *needed = memory_allocate(graph->value_count);
     for (size_t i = 0; i < graph->output_count; i++) needed[graph->outputs[i].value] = true;
     needed[graph->loss] = true;
     for (size_t i = 0; i < graph->gradient_count; i++) needed[graph->gradients[i]] = true;
@@ -261,7 +260,6 @@ void graph_remove_dead(Graph *graph)
         }
         for (int i = 0; i < node->input_count; i++) needed[node->inputs[i]] = true;
     }
-    free(needed);
 }
 
 void graph_verify(const Graph *graph)

@@ -172,7 +172,7 @@ static void print_source(const Value *value, ValueId id, Buffer *buffer)
 /* Parameters, inputs and the like are all printed; of constants without a name, those that somebody reads. */
 static void print_sources(const Graph *graph, Buffer *buffer)
 {
-    bool *read = memory_allocate(graph->value_count);
+    FREED bool *read = memory_allocate(graph->value_count);
     for (NodeId n = 1; n < graph->node_count; n++)
         for (int i = 0; graph_node(graph, n)->op != OP_NONE && i < graph_node(graph, n)->input_count; i++)
             read[graph_node(graph, n)->inputs[i]] = true;
@@ -184,7 +184,6 @@ static void print_sources(const Graph *graph, Buffer *buffer)
                                                    : value->role != ROLE_ACTIVATION;
         if (wanted) print_source(value, v, buffer);
     }
-    free(read);
 }
 
 static void print_labels(const Labels *labels, Buffer *buffer)

@@ -223,18 +223,16 @@ static const char *gateway_place(Arena *arena, const LaunchPlan *plan)
 
 static const char *hosts_text(Arena *arena, const LaunchPlan *plan, const char *separator, const char *count)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_hosts(&text, plan, separator, count);
-    const char *hosts = arena_string(arena, buffer_text(&text));
-    buffer_free(&text);
-    return hosts;
+    return arena_string(arena, buffer_text(&text));
 }
 
 /* Names of sites and hosts are plain words, so that a script may have them unquoted. */
 static void print_script(Buffer *text, const char *name, const LaunchPlan *plan)
 {
-    Arena arena = {0};
-    Buffer programs = {0}, questions = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(buffer_free) Buffer programs = {0}, questions = {0};
     const ClusterNetwork *network = &plan->network;
     const char *interface = network->interface, *number = "%d";
     bool elsewhere = any_elsewhere(plan), apart = plan->site && is_apart(plan);
@@ -268,9 +266,6 @@ static void print_script(Buffer *text, const char *name, const LaunchPlan *plan)
                                           {"subnet", subnet},
                                           {NULL, false}};
     script_print(text, name, &(ScriptTerms){words, conditions});
-    buffer_free(&programs);
-    buffer_free(&questions);
-    arena_free(&arena);
 }
 
 static void print_train(Buffer *text, const LaunchPlan *plan) { print_script(text, "train", plan); }
@@ -321,14 +316,12 @@ typedef void Printer(Buffer *text, const LaunchPlan *plan);
 static bool write_file(const LaunchPlan *plan, const char *directory, const char *name, Printer *print, mode_t mode,
                        Diagnostics *diagnostics)
 {
-    Buffer text = {0}, path = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, path = {0};
     print(&text, plan);
     buffer_print(&path, "%s/%s", directory, name);
     bool ok = file_write_all(path.bytes, text.bytes, text.size, diagnostics);
     if (ok && chmod(path.bytes, mode) != 0)
         ok = input_error(diagnostics, path.bytes, NULL, "cannot set its mode: %s", strerror(errno));
-    buffer_free(&text);
-    buffer_free(&path);
     return ok;
 }
 

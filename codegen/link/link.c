@@ -18,9 +18,8 @@ extern char **environ;
 /* lib/skycc/libskyrt.a, next to the bin/ of this executable, in the build tree and in an installation. */
 static const char *own_runtime(Arena *arena)
 {
-    char *directory = file_program_directory();
+    FREED char *directory = file_program_directory();
     const char *path = arena_format(arena, "%s/../lib/skycc/libskyrt.a", directory);
-    free(directory);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
@@ -95,9 +94,9 @@ static void add_output(Words *words, const char *output, const char *const *obje
 
 bool link_objects(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Words words = {0};
-    Buffer said = {0};
+    FREED_WITH(buffer_free) Buffer said = {0};
     begin_command(&words, &arena, options);
     add_word(&words, "-r");
     add_word(&words, "-nostdlib");
@@ -105,24 +104,20 @@ bool link_objects(const char *output, const char *const *objects, size_t object_
     add_output(&words, output, objects, object_count);
     add_word(&words, NULL);
     bool ok = run_command(&words, &said) == 0 && access(output, R_OK) == 0;
-    buffer_free(&said);
     free(words.items);
-    arena_free(&arena);
     return ok;
 }
 
 bool link_program(const char *output, const char *const *objects, size_t object_count, const LinkOptions *options,
                   Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Words words = {0};
     const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
-    if (!runtime) {
-        arena_free(&arena);
+    if (!runtime)
         return diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_NONE,
                                  "install it as lib/skycc/libskyrt.a next to bin/, or name it as a target's runtime",
                                  "libskyrt.a is not found");
-    }
     begin_command(&words, &arena, options);
     const char *command = words.items[0];
     add_output(&words, output, objects, object_count);
@@ -132,14 +127,12 @@ bool link_program(const char *output, const char *const *objects, size_t object_
     add_words(&words, &arena, options->foreign ? foreign_libraries : SKYCC_LINK_LIBRARIES);
     add_word(&words, NULL);
 
-    Buffer said = {0};
+    FREED_WITH(buffer_free) Buffer said = {0};
     int status = run_command(&words, &said);
     bool ok = status == 0 || diagnostics_error(diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(output),
                                                "the target's linker is set in the cluster file", "%s failed", command);
     if (!ok) diagnostics_quote(diagnostics, buffer_text(&said));
-    buffer_free(&said);
     free(words.items);
-    arena_free(&arena);
     return ok;
 }
 
@@ -152,7 +145,7 @@ static const char *program_beside(Arena *arena, const char *runtime, const char 
 
 bool link_beside(const char *name, const char *output, const LinkOptions *options, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
     const char *path = runtime ? program_beside(&arena, runtime, name) : name;
     Diagnostics unread = {0};
@@ -169,6 +162,5 @@ bool link_beside(const char *name, const char *output, const LinkOptions *option
             "build it for the target of each site's first device, and install it next to that target's libskyrt.a",
             "the program of sites '%s' is not found", name);
     }
-    arena_free(&arena);
     return ok;
 }

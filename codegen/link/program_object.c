@@ -253,16 +253,14 @@ static void append_record(const Tables *tables, const Record *record, const unsi
 
 static LLVMValueRef record_constant(const Tables *tables, const Record *record, const void *base, size_t records)
 {
-    LLVMValueRef *parts = NULL;
+    FREED LLVMValueRef *parts = NULL;
     size_t count = 0, capacity = 0;
     if (record->fields[0].kind == FIELD_NONE)
         array_push(parts, count, capacity, bytes_constant(tables, base, records * record->size));
     else
         for (size_t i = 0; i < records; i++)
             append_record(tables, record, (const unsigned char *)base + i * record->size, &parts, &count, &capacity);
-    LLVMValueRef constant = LLVMConstStructInContext(tables->context, parts, (unsigned)count, true);
-    free(parts);
-    return constant;
+    return LLVMConstStructInContext(tables->context, parts, (unsigned)count, true);
 }
 
 static LLVMValueRef record_array(const Tables *tables, const Record *record, const void *base, size_t count)

@@ -51,7 +51,7 @@ static void bind_call(SkyCall *call, Functions *known, Arena *arena)
 void opencl_bind(SkyProgram *program, Arena *arena)
 {
     Functions known = {0};
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     for (uint32_t s = 0; s < program->stage_count; s++)
         for (uint32_t c = 0; c < sky_call_count(&program->stages[s]); c++)
             bind_call((SkyCall *)sky_call(&program->stages[s], c), &known, arena);
@@ -61,7 +61,6 @@ void opencl_bind(SkyProgram *program, Arena *arena)
     program->device_kernels = arena_copy(arena, known.kernels, known.count * sizeof *known.kernels);
     program->device_kernel_count = (uint32_t)known.count;
     program->opencl_source = arena_string(arena, buffer_text(&text));
-    buffer_free(&text);
     buffer_free(&known.text);
     free(known.kernels);
 }

@@ -158,7 +158,7 @@ static void print_group(Buffer *text, const OpenClCut *cut)
 void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40])
 {
     char digits[33];
-    Buffer function = {0};
+    FREED_WITH(buffer_free) Buffer function = {0};
     OpenClCut cut = opencl_cut(kernel);
     OpenClBody body = {
         .kernel = kernel, .text = &function, .map = cut.form == OPENCL_MAP, .group = cut.form == OPENCL_ROW};
@@ -169,5 +169,4 @@ void opencl_emit_kernel(const Kernel *kernel, Buffer *text, char symbol[40])
     buffer_print(text, " */\n__kernel ");
     print_group(text, &cut);
     buffer_print(text, "void %s%s", symbol, buffer_text(&function));
-    buffer_free(&function);
 }

@@ -24,8 +24,8 @@ static int by_offset(const void *a, const void *b)
 
 uint64_t memory_pack(BufferLifetime *buffers, size_t count)
 {
-    PackingOrder *order = memory_allocate(count * sizeof *order);
-    BufferLifetime **conflicts = memory_allocate(count * sizeof *conflicts);
+    FREED PackingOrder *order = memory_allocate(count * sizeof *order);
+    FREED BufferLifetime **conflicts = memory_allocate(count * sizeof *conflicts);
     for (size_t i = 0; i < count; i++) order[i] = (PackingOrder){&buffers[i], i};
     qsort(order, count, sizeof *order, by_descending_size);
     uint64_t total = 0;
@@ -46,7 +46,5 @@ uint64_t memory_pack(BufferLifetime *buffers, size_t count)
         buffer->offset = offset;
         if (align_bytes(offset + buffer->bytes) > total) total = align_bytes(offset + buffer->bytes);
     }
-    free(order);
-    free(conflicts);
     return total;
 }

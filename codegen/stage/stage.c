@@ -25,10 +25,9 @@ static void order_updates(StageBuilder *builder)
            updates = builder->nodes[SKY_LIST_UPDATE].count, each = updates ? count / updates : 0;
     if (each * updates != count) bug("updates have different numbers of calls");
     if (each < 2) return;
-    LoweredCall *calls = memory_allocate(count * sizeof *calls);
+    FREED LoweredCall *calls = memory_allocate(count * sizeof *calls);
     memcpy(calls, lowering->calls + first, count * sizeof *calls);
     for (size_t c = 0; c < count; c++) lowering->calls[first + c % each * updates + c / each] = calls[c];
-    free(calls);
 }
 
 static void lower_stage(StageBuilder *builder)
@@ -93,8 +92,8 @@ static void split_backward(StageBuilder *builder)
 {
     Lowering *lowering = &builder->lowering;
     size_t first = builder->end[SKY_LIST_FORWARD], end = builder->end[SKY_LIST_BACKWARD], count = 0;
-    bool *chosen = choose_awaited(builder);
-    LoweredCall *later = memory_allocate((end - first + 1) * sizeof *later);
+    FREED bool *chosen = choose_awaited(builder);
+    FREED LoweredCall *later = memory_allocate((end - first + 1) * sizeof *later);
     size_t kept = first;
     for (size_t c = first; c < end; c++)
         if (chosen[c])
@@ -103,8 +102,6 @@ static void split_backward(StageBuilder *builder)
             later[count++] = lowering->calls[c];
     memcpy(lowering->calls + kept, later, count * sizeof *later);
     builder->end[SKY_LIST_BACKWARD] = kept;
-    free(chosen);
-    free(later);
 }
 
 /* What split_backward would have done: the halves have the calls of the whole. */

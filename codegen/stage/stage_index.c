@@ -41,7 +41,7 @@ static void find_crossings(StageIndex *index, const int *reach, int direction, C
 {
     const Graph *graph = index->graph;
     size_t cuts = (size_t)graph->layer_count + 1, total = 0;
-    size_t *next = memory_allocate((cuts + 1) * sizeof *next);
+    FREED size_t *next = memory_allocate((cuts + 1) * sizeof *next);
     crossings->first = arena_new_array(&index->arena, size_t, cuts + 1);
     for (int writing = 0; writing < 2; writing++) {
         for (ValueId v = 1; v < graph->value_count; v++)
@@ -54,7 +54,6 @@ static void find_crossings(StageIndex *index, const int *reach, int direction, C
         }
         if (!writing) crossings->values = arena_new_array(&index->arena, ValueId, total + 1);
     }
-    free(next);
 }
 
 /* 1: a bias; 2: gain or bias of a normalisation; 0: everything else. */
@@ -86,8 +85,8 @@ static void number_parameters(StageIndex *index)
 static void find_index_limits(StageIndex *index)
 {
     const Graph *graph = index->graph;
-    ValueId *source = memory_allocate(graph->value_count * sizeof *source);
-    int64_t *limit = memory_allocate(graph->value_count * sizeof *limit);
+    FREED ValueId *source = memory_allocate(graph->value_count * sizeof *source);
+    FREED int64_t *limit = memory_allocate(graph->value_count * sizeof *limit);
     for (ValueId v = 1; v < graph->value_count; v++) source[v] = v;
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
@@ -100,8 +99,6 @@ static void find_index_limits(StageIndex *index)
         if (!*least || extent < *least) *least = extent;
     }
     for (size_t i = 0; i < graph->input_count; i++) index->index_limit[i] = limit[graph->inputs[i]];
-    free(source);
-    free(limit);
 }
 
 StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)

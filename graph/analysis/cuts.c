@@ -47,7 +47,7 @@ int codable_cut(const Graph *graph, const int *reach, ValueId value)
 CutBytes *cuts_measure(const Graph *graph)
 {
     CutBytes *cuts = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *cuts);
-    int *reach = values_reach(graph);
+    FREED int *reach = values_reach(graph);
     for (ValueId v = 1; v < graph->value_count; v++) {
         if (reach[v] == LAYER_NONE || reach[v] == maker_of(graph, v)->layer) continue;
         const Value *value = graph_value(graph, v);
@@ -61,6 +61,5 @@ CutBytes *cuts_measure(const Graph *graph)
             if (codes) cuts[cut].coded[direction] += bytes;
         }
     }
-    free(reach);
     return cuts;
 }

@@ -23,7 +23,7 @@ void parameter_copy_values(const Value *value, void *bytes)
     if (value->data) memcpy(bytes, value->data, (size_t)dtype_bytes(value->dtype, elements));
     if (value->data || !value->stored_from) return;
     int64_t rows = value->shape.dim[0], columns = value->shape.dim[1];
-    float *row = memory_allocate((size_t)columns * sizeof *row);
+    FREED float *row = memory_allocate((size_t)columns * sizeof *row);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++) {
             int64_t at = value->stored_turned ? c * rows + r : r * columns + c;
@@ -31,20 +31,18 @@ void parameter_copy_values(const Value *value, void *bytes)
         }
         store_row(value->dtype, row, columns, bytes, r * columns);
     }
-    free(row);
 }
 
 float *parameter_as_stored(const Value *value, const Value *stored)
 {
     int64_t elements = shape_elements(&value->shape), columns = value->shape.rank > 1 ? value->shape.dim[1] : 1;
-    void *bytes = memory_allocate((size_t)dtype_bytes(stored->dtype, elements));
+    FREED void *bytes = memory_allocate((size_t)dtype_bytes(stored->dtype, elements));
     float *values = memory_allocate((size_t)elements * sizeof *values);
     parameter_copy_values(stored, bytes);
     for (int64_t i = 0; i < elements; i++) {
         int64_t at = stored->stored_turned ? i % columns * (elements / columns) + i / columns : i;
         values[i] = (float)element_as_double(stored->dtype, bytes, at);
     }
-    free(bytes);
     return values;
 }
 

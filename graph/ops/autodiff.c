@@ -116,7 +116,7 @@ static bool differentiate_node(Differentiation *d, NodeId id)
 static void complete_shared(Differentiation *d)
 {
     Graph *graph = d->graph;
-    bool *trained = memory_allocate(d->forward_values);
+    FREED bool *trained = memory_allocate(d->forward_values);
     for (ValueId v = 1; v < d->forward_values; v++)
         if (graph->gradients[v]) trained[shared_parameter(graph, v)] = true;
     for (NodeId n = 1; n < graph->node_count; n++)
@@ -131,7 +131,6 @@ static void complete_shared(Differentiation *d)
             d->gradient[v] = build_expand(d->b, zero, &shape);
             accumulate(d, v);
         }
-    free(trained);
 }
 
 bool differentiate(Graph *graph, Diagnostics *diagnostics)

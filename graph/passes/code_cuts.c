@@ -87,7 +87,7 @@ static int by_place(const void *a, const void *b)
 static void put_in_place(Coder *coder, size_t former_count)
 {
     Graph *graph = coder->graph;
-    NodeId *order = memory_allocate(graph->node_count * sizeof *order);
+    FREED NodeId *order = memory_allocate(graph->node_count * sizeof *order);
     size_t next = 0, count = 0;
     if (coder->count) qsort(coder->insertions, coder->count, sizeof *coder->insertions, by_place);
     for (NodeId n = 1; n < former_count; n++) {
@@ -98,7 +98,6 @@ static void put_in_place(Coder *coder, size_t former_count)
         }
     }
     graph_reorder(graph, order);
-    free(order);
 }
 
 void cuts_code(Graph *graph, const CutCodec *cuts, int count)
@@ -106,9 +105,9 @@ void cuts_code(Graph *graph, const CutCodec *cuts, int count)
     Coder coder = {.graph = graph};
     size_t values = graph->value_count, nodes = graph->node_count;
     const CutCodec **codecs = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *codecs); /* per cut */
-    int *numbers = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *numbers);
+    FREED int *numbers = memory_allocate((size_t)(graph->layer_count + 1) * sizeof *numbers);
     for (int i = 0; i < count; i++) codecs[cuts[i].cut] = &cuts[i];
-    int *reach = values_reach(graph);
+    FREED int *reach = values_reach(graph);
     for (ValueId v = 1; v < values; v++) {
         int cut = codable_cut(graph, reach, v);
         if (!cut) continue;
@@ -118,9 +117,7 @@ void cuts_code(Graph *graph, const CutCodec *cuts, int count)
     }
     put_in_place(&coder, nodes);
     graph_verify(graph);
-    free(reach);
     free(codecs);
-    free(numbers);
     free(coder.insertions);
     diagnostics_free(&coder.diagnostics);
 }

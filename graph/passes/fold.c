@@ -64,19 +64,16 @@ bool fold_node(Graph *graph, NodeId id, Folding *folding)
 {
     size_t bytes = output_bytes(graph, graph_node(graph, id));
     if (!foldable(graph, graph_node(graph, id)) || bytes > FOLD_LIMIT_BYTES - folding->bytes) return true;
-    Lowering lowering = {0};
+    FREED_WITH(lowering_free) Lowering lowering = {0};
     lowering_begin(&lowering, graph);
     if (bytes) lowering_run(&lowering, &id, 1);
     for (int i = 0; bytes && i < graph_node(graph, id)->output_count; i++)
         lowering_materialize(&lowering, graph_node(graph, id)->outputs[i]);
 
-    if (!claim_iterations(folding, &lowering)) {
-        lowering_free(&lowering);
-        return true;
-    }
+    if (!claim_iterations(folding, &lowering)) return true;
     fold_claim_bytes(folding, bytes);
 
-    void **made = memory_allocate(graph->value_count * sizeof *made);
+    FREED void **made = memory_allocate(graph->value_count * sizeof *made);
     bool ok = true;
     for (size_t c = 0; ok && c < lowering.call_count; c++) {
         const LoweredCall *call = &lowering.calls[c];
@@ -99,8 +96,6 @@ bool fold_node(Graph *graph, NodeId id, Folding *folding)
         value->frozen = learned;
     }
     if (ok) node->op = OP_NONE;
-    free(made);
-    lowering_free(&lowering);
     return ok;
 }
 

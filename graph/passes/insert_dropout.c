@@ -168,7 +168,7 @@ static bool drop_outputs(Graph *graph, Places *places, const Node *node, double 
 static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diagnostics)
 {
     size_t node_count;
-    Node *nodes = graph_take_nodes(graph, &node_count);
+    FREED Node *nodes = graph_take_nodes(graph, &node_count);
     bool ok = true;
     for (NodeId n = 1; n < node_count && ok; n++) {
         Node node = nodes[n];
@@ -180,7 +180,6 @@ static bool insert(Graph *graph, Places *places, double ratio, Diagnostics *diag
         graph_push_node(graph, node);
         ok = drop_outputs(graph, places, &node, ratio, diagnostics);
     }
-    free(nodes);
     return ok;
 }
 

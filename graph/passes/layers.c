@@ -114,8 +114,8 @@ static void add_making(const Cutter *cutter, ValueId value, Making *making)
 static void carry_cheap_side_tensors(Cutter *cutter)
 {
     const Graph *graph = cutter->graph;
-    size_t *last_use = find_last_uses(cutter);
-    int *products = count_products(cutter);
+    FREED size_t *last_use = find_last_uses(cutter);
+    FREED int *products = count_products(cutter);
     for (size_t i = 0; i < cutter->count; i++) {
         const Node *node = graph_node(graph, cutter->nodes[i]);
         for (int k = 0; k < node->output_count; k++) {
@@ -134,16 +134,14 @@ static void carry_cheap_side_tensors(Cutter *cutter)
         }
     }
     cutter->carried[0] = false;
-    free(last_use);
-    free(products);
 }
 
 /* candidate[i]: one tensor, and not a mere view, crosses from nodes[0 ... i-1] to nodes[i ...], besides at most
  * MOST_SIDE_TENSORS that reach further than any tensor inside a block does. */
 static bool *find_candidates(const Cutter *cutter)
 {
-    size_t *last_use = find_last_uses(cutter);
-    int *products = count_products(cutter);
+    FREED size_t *last_use = find_last_uses(cutter);
+    FREED int *products = count_products(cutter);
     bool *candidate = memory_allocate(cutter->count + 1);
     /* Tensors that are live, and how many of them are read last at each node: [0] the others, [1] side tensors. */
     size_t live[2] = {0}, *ends[2];
@@ -160,8 +158,6 @@ static bool *find_candidates(const Cutter *cutter)
         candidate[i + 1] = few && !operator_has(node->op, IS_MOVEMENT) && i + 1 < cutter->count;
     }
     for (int side = 0; side < 2; side++) free(ends[side]);
-    free(last_use);
-    free(products);
     return candidate;
 }
 
@@ -258,8 +254,8 @@ static const char *layer_name(Graph *graph, const LayerName *layer, int number)
 
 static void name_layers(Graph *graph)
 {
-    LayerName *layers = memory_allocate((size_t)graph->layer_count * sizeof *layers);
-    ValueId *parameters = parameters_behind(graph);
+    FREED LayerName *layers = memory_allocate((size_t)graph->layer_count * sizeof *layers);
+    FREED ValueId *parameters = parameters_behind(graph);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         for (int i = 0; node->op != OP_NONE && node->layer != LAYER_NONE && i < node->input_count; i++) {
@@ -269,8 +265,6 @@ static void name_layers(Graph *graph)
     }
     graph->layer_names = arena_new_array(&graph->arena, const char *, (size_t)graph->layer_count);
     for (int l = 0; l < graph->layer_count; l++) graph->layer_names[l] = layer_name(graph, &layers[l], l);
-    free(parameters);
-    free(layers);
 }
 
 /* Drops the leading components that all names share ("m.bert." stays if the head is "m.classifier": then only "m."). */
@@ -288,10 +282,9 @@ static void strip_common_prefix(Graph *graph)
 /* [value]: whether it is a mere view of a parameter. */
 static bool *find_views(const Graph *graph)
 {
-    ValueId *parameters = parameters_behind(graph);
+    FREED ValueId *parameters = parameters_behind(graph);
     bool *views = memory_allocate(graph->value_count);
     for (ValueId v = 0; v < graph->value_count; v++) views[v] = graph_value(graph, v)->producer && parameters[v];
-    free(parameters);
     return views;
 }
 

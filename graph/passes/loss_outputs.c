@@ -47,7 +47,7 @@ static void print_fitting(const Graph *graph, const NamedValue *output, Buffer *
 
 ValueId loss_refuse(const Builder *b, int code, const char *format, ...)
 {
-    Buffer hint = {0};
+    FREED_WITH(buffer_free) Buffer hint = {0};
     const Graph *graph = b->graph;
     va_list arguments;
     va_start(arguments, format);
@@ -59,6 +59,5 @@ ValueId loss_refuse(const Builder *b, int code, const char *format, ...)
         print_fitting(graph, &graph->outputs[i], &hint);
     }
     diagnostics_error(b->diagnostics, code, PLACE_FILE(graph->file), buffer_text(&hint), "%s", what);
-    buffer_free(&hint);
     return 0;
 }

@@ -86,7 +86,7 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
     size_t count, values = graph->value_count;
     const LowRankBranch **branches = memory_allocate(values * sizeof *branches); /* by the value of their weight */
     for (size_t i = 0; i < low_rank->count; i++) branches[low_rank->branches[i].weight] = &low_rank->branches[i];
-    Node *nodes = graph_take_nodes(graph, &count);
+    FREED Node *nodes = graph_take_nodes(graph, &count);
     bool ok = true;
     for (NodeId n = 1; n < count && ok; n++) {
         Node node = nodes[n];
@@ -100,7 +100,6 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
         else
             graph_push_node(graph, node);
     }
-    free(nodes);
     free(branches);
     return ok;
 }
@@ -109,12 +108,11 @@ bool insert_low_rank(Graph *graph, const PassOptions *options, Diagnostics *diag
 {
     LowRank *low_rank = options->low_rank;
     if (!low_rank) return true;
-    ProductWeight *weights = product_weights(graph);
+    FREED ProductWeight *weights = product_weights(graph);
     bool ok = true;
     for (size_t i = 0; i < low_rank->count && ok; i++) {
         LowRankBranch *branch = &low_rank->branches[i];
         ok = add_parameters(graph, low_rank, branch, weights[branch->weight], diagnostics);
     }
-    free(weights);
     return ok && rebuild(graph, low_rank, diagnostics);
 }

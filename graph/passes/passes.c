@@ -42,13 +42,12 @@ const Pass passes[] = {
 
 const Pass *pass_find(const char *name, Diagnostics *diagnostics)
 {
-    Buffer names = {0};
+    FREED_WITH(buffer_free) Buffer names = {0};
     for (const Pass *pass = passes; pass->name; pass++) {
-        if (strcmp(pass->name, name) == 0) return buffer_free(&names), pass;
+        if (strcmp(pass->name, name) == 0) return pass;
         buffer_print(&names, "%s%s", names.size ? ", " : "the passes are ", pass->name);
     }
     usage_error(diagnostics, buffer_text(&names), "there is no pass '%s'", name);
-    buffer_free(&names);
     return NULL;
 }
 

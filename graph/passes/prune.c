@@ -63,7 +63,7 @@ static void demand_inputs(Pruner *pruner, const Node *node)
     for (int i = 1; i < node->output_count; i++)
         if (pruner->demand[node->outputs[i]].need != UNREAD) *demand = (Demand){.need = WHOLE};
     if (demand->need == UNREAD) return;
-    int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
+    FREED int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
     if (demand->need == PART && !axes_of_inputs(graph, node, demand->part.axis, axes))
         *demand = (Demand){.need = WHOLE};
     bool selecting = demand->need == WHOLE && operator_selects(graph, node, &selected);
@@ -74,7 +74,6 @@ static void demand_inputs(Pruner *pruner, const Node *node)
         if (demand->need == PART && axes[i] >= 0) wanted = (Demand){PART, along(demand->part, axes[i])};
         add_demand(pruner, node->inputs[i], wanted);
     }
-    free(axes);
 }
 
 /* ---- The graph again, with less in it ---- */

@@ -165,7 +165,7 @@ static void choose_maps(Recomputation *recomputation)
 {
     const Graph *graph = recomputation->graph;
     bool *read = read_by_backward(graph), *lean = lean_layers(graph);
-    int *reach = values_reach(graph);
+    FREED int *reach = values_reach(graph);
     for (size_t i = 0; i < graph->output_count; i++) reach[graph->outputs[i].value] = graph->layer_count;
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
@@ -178,7 +178,6 @@ static void choose_maps(Recomputation *recomputation)
     }
     free(read);
     free(lean);
-    free(reach);
 }
 
 /* What forward makes in a layer, and no other layer reads. */
@@ -233,7 +232,7 @@ static bool insert(Recomputation *recomputation)
 {
     Graph *graph = recomputation->graph;
     size_t node_count;
-    Node *nodes = graph_take_nodes(graph, &node_count);
+    FREED Node *nodes = graph_take_nodes(graph, &node_count);
     bool ok = true;
     for (NodeId n = 1; n < node_count && ok; n++) {
         Node node = nodes[n];
@@ -244,7 +243,6 @@ static bool insert(Recomputation *recomputation)
         }
         graph_push_node(graph, node);
     }
-    free(nodes);
     return ok;
 }
 

@@ -64,7 +64,7 @@ static int by_place(const void *a, const void *b)
 static void put_in_place(Storing *storing)
 {
     Graph *graph = storing->graph;
-    NodeId *order = memory_allocate((graph->node_count + 1) * sizeof *order);
+    FREED NodeId *order = memory_allocate((graph->node_count + 1) * sizeof *order);
     size_t next = 0, count = 0;
     if (storing->count) qsort(storing->insertions, storing->count, sizeof *storing->insertions, by_place);
     for (NodeId n = 1; n <= storing->nodes; n++) {
@@ -73,7 +73,6 @@ static void put_in_place(Storing *storing)
         if (n < storing->nodes) order[count++] = n;
     }
     graph_reorder(graph, order);
-    free(order);
     free(storing->insertions);
     free(storing->stored);
 }
@@ -249,14 +248,13 @@ static ValueId rounded_factor(Storing *storing, FactorUses *uses, ValueId value,
 
 static void round_factors(Storing *storing)
 {
-    FactorUses *uses = count_uses(storing->graph);
+    FREED FactorUses *uses = count_uses(storing->graph);
     for (NodeId n = 1; n < storing->nodes; n++) {
         const Node node = *graph_node(storing->graph, n);
         for (int i = 0; node.op != OP_NONE && i < factor_count(&node); i++)
             if (rounds_factor(storing, uses, &node, shown(storing->graph, node.inputs[i])))
                 node.inputs[i] = rounded_factor(storing, uses, node.inputs[i], n);
     }
-    free(uses);
 }
 
 static bool differentiates_loss(const Graph *graph, const Node *node)

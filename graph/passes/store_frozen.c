@@ -40,7 +40,7 @@ static bool multiplies(const Node *node, int i)
 static void find_turned(FrozenForm *form)
 {
     const Graph *graph = form->graph;
-    bool *other = memory_allocate(graph->value_count);
+    FREED bool *other = memory_allocate(graph->value_count);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         for (int i = 0; node->op != OP_NONE && i < node->input_count; i++) {
@@ -49,7 +49,6 @@ static void find_turned(FrozenForm *form)
         }
     }
     for (ValueId v = 0; v < graph->value_count; v++) form->turned[v] &= dtype_in_blocks(form->form) && !other[v];
-    free(other);
 }
 
 /* The parameter that the value is a view of; 0: it is none. */
@@ -120,14 +119,13 @@ static void replace_reads(FrozenForm *form, size_t values)
 {
     Graph *graph = form->graph;
     size_t node_count;
-    Node *nodes = graph_take_nodes(graph, &node_count);
+    FREED Node *nodes = graph_take_nodes(graph, &node_count);
     for (NodeId n = 1; n < node_count; n++) {
         for (int i = 0; nodes[n].op != OP_NONE && i < nodes[n].input_count; i++)
             if (nodes[n].inputs[i] < values && is_chosen(form, nodes[n].inputs[i]))
                 nodes[n].inputs[i] = form_read_by(form, nodes[n].inputs[i], &nodes[n]);
         graph_push_node(graph, nodes[n]);
     }
-    free(nodes);
 }
 
 /* Reports if nothing is frozen, and says what is not stored as asked. */
