@@ -6,6 +6,7 @@
 
 #include "frontend/text/cells.h"
 #include "frontend/text/dataset_job.h"
+#include "frontend/text/unicode.h"
 
 typedef struct Answer {
     bool found;
@@ -84,13 +85,6 @@ static bool read_answer(Job *job, TableField text, Answer *answer)
     return ok;
 }
 
-static size_t step_back(const char *text, size_t at)
-{
-    do at--;
-    while (at && ((unsigned char)text[at] & 0xc0) == 0x80);
-    return at;
-}
-
 static size_t step_on(const char *text, size_t at)
 {
     do at++;
@@ -115,12 +109,12 @@ static void find_tokens(Job *job, TableField text, Answer *answer)
     size_t begin = answer->begin, end = answer->end, count, next, former;
     while (begin < end && is_space(bytes[begin])) begin++;
     while (end > begin && is_space(bytes[end - 1])) end--;
-    next = step_on(bytes, begin), former = step_back(bytes, end);
+    next = step_on(bytes, begin), former = unicode_before(bytes, end);
     if (tokenizer_parts_at(job->tokenizer, bytes, text.length, next, ids, &count) && count) {
         answer->first = count - 1;
     } else {
         while (begin && !tokenizer_parts_at(job->tokenizer, bytes, text.length, begin, ids, &count))
-            begin = step_back(bytes, begin);
+            begin = unicode_before(bytes, begin);
         answer->first = begin ? count : 0;
         while (answer->first + 1 < ids->count && is_mark(job, ids->items[answer->first])) answer->first++;
     }

@@ -5,16 +5,10 @@
 #include <utf8proc.h>
 
 #include "base/file.h"
-#include "base/hash.h"
+#include "frontend/text/subwords.h"
 #include "frontend/text/unicode.h"
 
 enum { MAX_WORD_CHARACTERS = 200, MAX_VOCABULARY_BYTES = 1 << 28, MAX_PIECE_BYTES = 1 << 12 };
-
-typedef struct Subword {
-    const char *text; /* as in the file */
-    uint32_t start;   /* where the piece itself begins: after "##" of a continuation */
-    uint32_t length;  /* of what follows */
-} Subword;
 
 /* Codepoints of one word; malloc'ed. */
 typedef struct Word {
@@ -25,14 +19,13 @@ typedef struct Word {
 struct BertTokenizer {
     Arena arena;
     bool lowercase;
-    Subword *pieces;
+    const char **pieces; /* as in the file */
     int32_t count;
-    int32_t *slots; /* hash table of ids, -1 where empty; the size is a power of two */
-    size_t slot_mask;
-    size_t longest; /* bytes of the longest piece */
+    Subwords model;
     BertSpecials specials;
     /* scratch */
     Word word, decomposed;
+    Buffer chunk;
 };
 
 /* ---- character classes ---- */
@@ -54,18 +47,9 @@ static bool is_dropped(int32_t c)
 
 static bool is_punctuation(int32_t c)
 {
-    /* All ASCII characters except letters and digits count, even symbols such as '$' and '^'. */
-    if (c < 0x80) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
-    switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_PC:
-    case UTF8PROC_CATEGORY_PD:
-    case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE:
-    case UTF8PROC_CATEGORY_PI:
-    case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return true;
-    default: return false;
-    }
+    if (c < 0x80) return unicode_is_punctuation(c);
+    utf8proc_category_t category = utf8proc_category(c);
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
 /* The blocks of CJK ideographs; Hangul, Hiragana and Katakana are written with words and are not among them. */
@@ -95,14 +79,10 @@ static bool is_case_ignorable(int32_t c)
 
 static bool is_cased(int32_t c)
 {
-    switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT: return true;
-    default: break;
-    }
-    return c == 0xaa || c == 0xba || (c >= 0x2160 && c <= 0x217f) || (c >= 0x24b6 && c <= 0x24e9) ||
-           (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+    utf8proc_category_t category = utf8proc_category(c);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LT) || c == 0xaa || c == 0xba ||
+           (c >= 0x2160 && c <= 0x217f) || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+           (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
 }
 
 /* ---- words ---- */
@@ -148,52 +128,13 @@ static void strip_accents(BertTokenizer *tokenizer)
 
 /* ---- pieces ---- */
 
-static size_t first_slot(const BertTokenizer *tokenizer, const char *text, size_t length, bool continuation)
-{
-    return (size_t)(hash_bytes(text, length).low + continuation) & tokenizer->slot_mask;
-}
-
-/* The slot of the piece, or the empty one where it would be entered. */
-static int32_t *find_slot(const BertTokenizer *tokenizer, const char *text, size_t length, bool continuation)
-{
-    for (size_t i = first_slot(tokenizer, text, length, continuation);; i = (i + 1) & tokenizer->slot_mask) {
-        int32_t *slot = &tokenizer->slots[i];
-        if (*slot < 0) return slot;
-        const Subword *piece = &tokenizer->pieces[*slot];
-        if (piece->length == length && (piece->start > 0) == continuation &&
-            memcmp(piece->text + piece->start, text, length) == 0)
-            return slot;
-    }
-}
-
 /* Appends the pieces of `count` characters without whitespace or punctuation, or of one punctuation character. */
 static void encode_chunk(BertTokenizer *tokenizer, const int32_t *characters, size_t count, TokenIds *ids)
 {
-    char bytes[4 * MAX_WORD_CHARACTERS];
-    size_t offsets[MAX_WORD_CHARACTERS + 1] = {0};
-    if (count > MAX_WORD_CHARACTERS) {
-        array_push(ids->items, ids->count, ids->capacity, tokenizer->specials.unknown);
-        return;
-    }
-    for (size_t i = 0; i < count; i++)
-        offsets[i + 1] =
-            offsets[i] + (size_t)utf8proc_encode_char(characters[i], (utf8proc_uint8_t *)bytes + offsets[i]);
-    size_t former = ids->count;
-    for (size_t start = 0, end; start < count; start = end) {
-        int32_t id = -1;
-        for (end = count; end > start; end--) {
-            size_t length = offsets[end] - offsets[start];
-            if (length > tokenizer->longest) continue;
-            id = *find_slot(tokenizer, bytes + offsets[start], length, start > 0);
-            if (id >= 0) break;
-        }
-        if (id < 0) { /* the whole word is unknown then */
-            ids->count = former;
-            array_push(ids->items, ids->count, ids->capacity, tokenizer->specials.unknown);
-            return;
-        }
-        array_push(ids->items, ids->count, ids->capacity, id);
-    }
+    Buffer *chunk = &tokenizer->chunk;
+    chunk->size = 0;
+    for (size_t i = 0; i < count; i++) unicode_append(chunk, characters[i]);
+    subwords_encode(&tokenizer->model, chunk->bytes, chunk->size, ids);
 }
 
 static void encode_word(BertTokenizer *tokenizer, bool ascii, TokenIds *ids)
@@ -219,13 +160,10 @@ bool bert_tokenizer_encode(BertTokenizer *tokenizer, const char *text, size_t le
 {
     Word *word = &tokenizer->word;
     bool ascii = true; /* of the word so far */
+    if (!unicode_is_valid(text, length)) return false;
     word->count = 0;
-    for (size_t at = 0; at < length;) {
-        int32_t c;
-        utf8proc_ssize_t used =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
-        if (used <= 0) return false;
-        at += (size_t)used;
+    for (size_t at = 0, used; at < length; at += used) {
+        int32_t c = unicode_read(text + at, length - at, &used);
         bool space = is_whitespace(c), ideograph = is_ideograph(c);
         if (!space && !ideograph && is_dropped(c)) continue;
         if ((space || ideograph) && word->count) {
@@ -255,30 +193,13 @@ static bool refuse_line(const char *path, int32_t line, Diagnostics *diagnostics
 /* Cuts whitespace at both ends, as the reference does. */
 static void trim(const char **text, size_t *length)
 {
-    int32_t c;
-    utf8proc_ssize_t used;
-    while (*length && (used = utf8proc_iterate((const utf8proc_uint8_t *)*text, (utf8proc_ssize_t)*length, &c)) > 0 &&
-           is_whitespace(c))
-        *text += used, *length -= (size_t)used;
+    size_t used;
+    while (*length && is_whitespace(unicode_read(*text, *length, &used))) *text += used, *length -= used;
     while (*length) {
-        size_t start = *length - 1;
-        while (start > 0 && ((*text)[start] & 0xc0) == 0x80) start--;
-        used = utf8proc_iterate((const utf8proc_uint8_t *)*text + start, (utf8proc_ssize_t)(*length - start), &c);
-        if (used <= 0 || !is_whitespace(c)) return;
-        *length = start;
+        size_t last = unicode_before(*text, *length);
+        if (!is_whitespace(unicode_read(*text + last, *length - last, &used))) return;
+        *length = last;
     }
-}
-
-static bool is_utf8(const char *text, size_t length)
-{
-    int32_t c;
-    for (size_t at = 0; at < length;) {
-        utf8proc_ssize_t used =
-            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
-        if (used <= 0) return false;
-        at += (size_t)used;
-    }
-    return true;
 }
 
 static bool read_pieces(BertTokenizer *tokenizer, const char *path, const char *text, size_t size,
@@ -286,42 +207,27 @@ static bool read_pieces(BertTokenizer *tokenizer, const char *path, const char *
 {
     size_t lines = 0;
     for (size_t i = 0; i < size; i++) lines += text[i] == '\n' || i + 1 == size;
-    if (lines > INT32_MAX / 4) return input_error(diagnostics, path, NULL, "is too long");
-    tokenizer->pieces = arena_new_array(&tokenizer->arena, Subword, lines);
+    tokenizer->pieces = arena_new_array(&tokenizer->arena, const char *, lines);
     for (const char *line = text, *end = text + size; line < end; tokenizer->count++) {
         const char *newline = memchr(line, '\n', (size_t)(end - line)), *piece = line;
         size_t length = (size_t)((newline ? newline : end) - line);
         line = newline ? newline + 1 : end;
-        if (!is_utf8(piece, length)) return refuse_line(path, tokenizer->count, diagnostics, "is not UTF-8");
+        if (!unicode_is_valid(piece, length)) return refuse_line(path, tokenizer->count, diagnostics, "is not UTF-8");
         if (memchr(piece, '\0', length))
             return refuse_line(path, tokenizer->count, diagnostics, "contains a zero byte");
         trim(&piece, &length);
         if (length > MAX_PIECE_BYTES)
             return refuse_line(path, tokenizer->count, diagnostics, "is too long for a piece of a vocabulary");
-        uint32_t start = length > 2 && memcmp(piece, "##", 2) == 0 ? 2 : 0;
-        tokenizer->pieces[tokenizer->count] =
-            (Subword){arena_string_n(&tokenizer->arena, piece, length), start, (uint32_t)length - start};
-        if (length > tokenizer->longest) tokenizer->longest = length;
+        tokenizer->pieces[tokenizer->count] = arena_string_n(&tokenizer->arena, piece, length);
+        if (!trie_insert(&tokenizer->model.vocabulary, piece, length, tokenizer->count))
+            return input_error(diagnostics, path, NULL, "is too large for a vocabulary");
     }
     return true;
 }
 
-static void enter_pieces(BertTokenizer *tokenizer)
-{
-    size_t slots = 16;
-    while (slots < 2 * (size_t)tokenizer->count) slots *= 2;
-    tokenizer->slots = arena_new_array(&tokenizer->arena, int32_t, slots);
-    tokenizer->slot_mask = slots - 1;
-    memset(tokenizer->slots, 0xff, slots * sizeof *tokenizer->slots);
-    for (int32_t id = 0; id < tokenizer->count; id++) {
-        const Subword *piece = &tokenizer->pieces[id];
-        *find_slot(tokenizer, piece->text + piece->start, piece->length, piece->start > 0) = id;
-    }
-}
-
 static int32_t find_special(const BertTokenizer *tokenizer, const char *name)
 {
-    return *find_slot(tokenizer, name, strlen(name), false);
+    return trie_find(&tokenizer->model.vocabulary, name, strlen(name));
 }
 
 static bool find_specials(BertTokenizer *tokenizer, const char *path, Diagnostics *diagnostics)
@@ -354,10 +260,10 @@ BertTokenizer *bert_tokenizer_open(const char *path, bool lowercase, Diagnostics
         file.size <= MAX_VOCABULARY_BYTES || input_error(diagnostics, path, NULL, "is too large for a vocabulary");
     ok = ok && read_pieces(tokenizer, path, file.size ? (const char *)file.bytes : "", file.size, diagnostics);
     file_unmap(&file);
-    if (ok) {
-        enter_pieces(tokenizer);
-        ok = find_specials(tokenizer, path, diagnostics);
-    }
+    ok = ok && find_specials(tokenizer, path, diagnostics);
+    tokenizer->model.most_characters = MAX_WORD_CHARACTERS;
+    tokenizer->model.unknown = tokenizer->specials.unknown;
+    subwords_set_continuation(&tokenizer->model, "##");
     if (ok) return tokenizer;
     bert_tokenizer_free(tokenizer);
     return NULL;
@@ -367,6 +273,8 @@ void bert_tokenizer_free(BertTokenizer *tokenizer)
 {
     if (!tokenizer) return;
     arena_free(&tokenizer->arena);
+    subwords_free(&tokenizer->model);
+    buffer_free(&tokenizer->chunk);
     free(tokenizer->word.items);
     free(tokenizer->decomposed.items);
     free(tokenizer);
@@ -374,4 +282,4 @@ void bert_tokenizer_free(BertTokenizer *tokenizer)
 
 const BertSpecials *bert_tokenizer_specials(const BertTokenizer *tokenizer) { return &tokenizer->specials; }
 int32_t bert_tokenizer_size(const BertTokenizer *tokenizer) { return tokenizer->count; }
-const char *bert_tokenizer_piece(const BertTokenizer *tokenizer, int32_t id) { return tokenizer->pieces[id].text; }
+const char *bert_tokenizer_piece(const BertTokenizer *tokenizer, int32_t id) { return tokenizer->pieces[id]; }

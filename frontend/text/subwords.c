@@ -107,6 +107,16 @@ static size_t character_bytes(const char *text)
 
 /* ---- WordPiece ---- */
 
+void subwords_set_continuation(Subwords *model, const char *prefix)
+{
+    model->continuation = 0;
+    model->has_continuation = true;
+    for (; *prefix && model->has_continuation; prefix++) {
+        model->continuation = trie_step(&model->vocabulary, model->continuation, (unsigned char)*prefix);
+        model->has_continuation = model->continuation > 0;
+    }
+}
+
 static void encode_wordpiece(const Subwords *model, const char *word, size_t length, TokenIds *ids)
 {
     size_t characters = 0, former = ids->count;

@@ -56,6 +56,8 @@ typedef struct Subwords {
     double *scores, least_score;
 } Subwords;
 
+/* For WordPiece, when the vocabulary is complete: what pieces inside words begin with. */
+void subwords_set_continuation(Subwords *model, const char *prefix);
 /* Appends the pieces of a word, UTF-8 and not empty. */
 void subwords_encode(const Subwords *model, const char *word, size_t length, TokenIds *ids);
 Merge *subwords_merge(const Subwords *model, int32_t left, int32_t right); /* where it is, or goes */

@@ -57,11 +57,7 @@ static bool read_wordpiece(TokenReader *r, json_t *object)
     if (most && (!json_is_integer(most) || json_integer_value(most) < 0))
         return reader_malformed(r, "model.max_input_chars_per_word", "is not a number");
     model->most_characters = most ? (size_t)json_integer_value(most) : 100;
-    model->has_continuation = true;
-    for (; *text && model->has_continuation; text++) {
-        model->continuation = trie_step(&model->vocabulary, model->continuation, (unsigned char)*text);
-        model->has_continuation = model->continuation > 0;
-    }
+    subwords_set_continuation(model, text);
     return true;
 }
 

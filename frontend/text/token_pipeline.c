@@ -73,13 +73,6 @@ static bool is_word_at(const char *text, size_t length)
     return length && unicode_is_word(unicode_read(text, length, &used));
 }
 
-static size_t character_before(const char *text, size_t at)
-{
-    do at--;
-    while (at && ((unsigned char)text[at] & 0xc0) == 0x80);
-    return at;
-}
-
 /* The longest token that begins at `at`; NULL: none. */
 static const AddedToken *token_at(const TokenPipeline *pipeline, const Trie *trie, const char *text, size_t length,
                                   size_t at, size_t *end)
@@ -94,7 +87,7 @@ static const AddedToken *token_at(const TokenPipeline *pipeline, const Trie *tri
 static bool stands_alone(const char *text, size_t length, size_t start, size_t end)
 {
     if (end < length && is_word_at(text + end, length - end)) return false;
-    size_t former = start ? character_before(text, start) : 0;
+    size_t former = start ? unicode_before(text, start) : 0;
     return start == 0 || !is_word_at(text + former, start - former);
 }
 
@@ -113,7 +106,7 @@ static bool next_token(const TokenPipeline *pipeline, const Trie *trie, const ch
         }
         *match = (Match){token, at, end};
         while (token->left && match->start > taken) {
-            size_t former = character_before(text, match->start);
+            size_t former = unicode_before(text, match->start);
             if (!unicode_is_space(unicode_read(text + former, match->start - former, &used))) break;
             match->start = former;
         }

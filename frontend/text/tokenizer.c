@@ -77,8 +77,7 @@ bool tokenizer_parts_at(Tokenizer *tokenizer, const char *text, size_t length, s
     for (size_t i = 0; parts && i < before.count; i++) parts = before.items[i] == ids->items[i];
     *count = before.count;
     /* A part of an unknown word is as unknown as all of it. */
-    size_t former = at ? at - 1 : 0, used;
-    while (former && ((unsigned char)text[former] & 0xc0) == 0x80) former--;
+    size_t former = at ? unicode_before(text, at) : 0, used;
     bool inside = at && at < length && unicode_is_word(unicode_read(text + former, length - former, &used)) &&
                   unicode_is_word(unicode_read(text + at, length - at, &used));
     if (parts && inside && before.count && before.items[before.count - 1] == tokenizer->specials.unknown) parts = false;

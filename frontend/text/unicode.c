@@ -179,6 +179,13 @@ int32_t unicode_read(const char *text, size_t length, size_t *used)
     return c;
 }
 
+size_t unicode_before(const char *text, size_t at)
+{
+    do at--;
+    while (at && ((unsigned char)text[at] & 0xc0) == 0x80);
+    return at;
+}
+
 void unicode_append(Buffer *buffer, int32_t c)
 {
     utf8proc_uint8_t bytes[4];

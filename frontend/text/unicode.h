@@ -13,6 +13,7 @@
 
 /* The character at `text`, which must be UTF-8, and its bytes. */
 int32_t unicode_read(const char *text, size_t length, size_t *used);
+size_t unicode_before(const char *text, size_t at); /* where the character begins that ends at `at`, which is not 0 */
 void unicode_append(Buffer *buffer, int32_t c);
 bool unicode_is_valid(const char *text, size_t length);
 bool unicode_is_ascii(const char *text, size_t length);
