@@ -196,7 +196,7 @@ bool amendment_open(Amendment *amendment, const Federation *federation, const ch
 static int64_t later_than(int64_t number, const char *path)
 {
     const char *name = strrchr(path, '/');
-    char *folder_path = strndup(path, (size_t)(name - path));
+    FREED char *folder_path = strndup(path, (size_t)(name - path));
     DIR *folder = opendir(folder_path);
     int64_t least = 0;
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -206,7 +206,6 @@ static int64_t later_than(int64_t number, const char *path)
             least = other;
     }
     if (folder) closedir(folder);
-    free(folder_path);
     return least;
 }
 
@@ -392,12 +391,9 @@ bool federation_amend(Federation *federation, const Amendment *amendment, const 
 
 bool federation_write(const Federation *federation, const char *directory, Diagnostics *diagnostics)
 {
-    Buffer text = {0}, path = {0};
+    FREED_WITH(buffer_free) Buffer text = {0}, path = {0};
     federation_print(federation, &text);
     buffer_print(&path, "%s/federation.yaml", directory);
     input_files_release_path(path.bytes);
-    bool ok = file_write_all(path.bytes, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    buffer_free(&path);
-    return ok;
+    return file_write_all(path.bytes, text.bytes, text.size, diagnostics);
 }

@@ -10,7 +10,7 @@
 
 bool coded_model_make(RowRule rule, const float *old, float *values, float *remainder, size_t count, Buffer *bytes)
 {
-    float *change = memory_allocate(count * sizeof *change);
+    FREED float *change = memory_allocate(count * sizeof *change);
     bool finite = true;
     for (size_t i = 0; i < count; i++) change[i] = (float)((double)values[i] + (double)remainder[i] - (double)old[i]);
     if (rule.codec != CODEC_NONE) coded_row_make(rule, change, NULL, NULL, count, bytes);
@@ -20,7 +20,6 @@ bool coded_model_make(RowRule rule, const float *old, float *values, float *rema
         remainder[i] = rule.codec == CODEC_NONE ? 0 : (float)(wanted - (double)values[i]);
         finite &= isfinite(values[i]) && isfinite(remainder[i]);
     }
-    free(change);
     return finite;
 }
 

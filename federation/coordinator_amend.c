@@ -36,11 +36,10 @@ static void make_room(Coordinator *coordinator, int before)
 
 static void say(const Coordinator *coordinator, const Amendment *amendment)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     amendment_describe(amendment, &text);
     coordinator_say(coordinator, "amendment %" PRId64 " from round %" PRId64 " on:%s\n", amendment->number,
                     amendment->from_round, buffer_text(&text));
-    buffer_free(&text);
 }
 
 /* The console says once what is wrong with an amendment, and again if something else is. */
@@ -86,8 +85,8 @@ bool coordinator_take_amendments(Coordinator *coordinator)
     bool any = false, more = federation->compiled.owner && coordinator->model.round < coordinator->rounds;
     while (more) {
         Amendment amendment;
-        Arena arena = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         int64_t number = federation->compiled.amended + 1;
         const char *path = amendment_path(&arena, coordinator->directory, number);
         more = amendment_open_file(&amendment, federation, path, &diagnostics);
@@ -98,8 +97,6 @@ bool coordinator_take_amendments(Coordinator *coordinator)
         if (diagnostics.errors) complain(coordinator, number, &diagnostics);
         any |= more;
         amendment_free(&amendment);
-        diagnostics_free(&diagnostics);
-        arena_free(&arena);
     }
     return any;
 }
@@ -107,14 +104,12 @@ bool coordinator_take_amendments(Coordinator *coordinator)
 /* Appends the text of an amendment that was taken. False: the file is gone. */
 static bool read_amendment(const Coordinator *coordinator, int64_t number, Buffer *text)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     MappedFile file;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     bool ok = file_map(&file, amendment_path(&arena, coordinator->directory, number), &unsaid);
     if (ok) buffer_append(text, file.bytes, file.size);
     if (ok) file_unmap(&file);
-    diagnostics_free(&unsaid);
-    arena_free(&arena);
     return ok;
 }
 

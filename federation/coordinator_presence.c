@@ -83,10 +83,9 @@ void presence_note_round(Coordinator *coordinator, int number, bool counted)
 
 void presence_keep_text(char *kept, size_t room, const unsigned char *text, size_t size)
 {
-    Buffer escaped = {.limit = room - 1};
+    FREED_WITH(buffer_free) Buffer escaped = {.limit = room - 1};
     text_append(&escaped, (const char *)text, size);
     snprintf(kept, room, "%s", buffer_text(&escaped));
-    buffer_free(&escaped);
 }
 
 const char *presence_absence(const Coordinator *coordinator, int number, char text[static PRESENCE_TEXT])

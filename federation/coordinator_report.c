@@ -89,11 +89,10 @@ void coordinator_print_header(const Federation *federation, Buffer *text)
 
 void coordinator_log_header(const Federation *federation, FILE *log)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     coordinator_print_header(federation, &text);
     fputs(buffer_text(&text), log);
     fflush(log);
-    buffer_free(&text);
 }
 
 /* The text with the header's line in place of its first, and so many empty columns more in every other line. */
@@ -171,7 +170,7 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
            epsilon = coordinator_epsilon(coordinator);
     if (coordinator->log) log_round(coordinator, sites, weight, seconds);
     if (!coordinator->console) return;
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     text_format(&line, "round %" PRId64 " of %" PRId64 ": %d of %d sites", coordinator->model.round, federation->rounds,
                 sites, federation_present(federation));
     if (!isnan(loss)) text_format(&line, ", loss %.4f (", loss);
@@ -193,7 +192,6 @@ void coordinator_report_round(Coordinator *coordinator, int sites, int64_t weigh
     if (evaluated->right_of) text_print(coordinator->console, ", accuracy %.4f", evaluated->accuracy);
     if (evaluated->rows) text_print(coordinator->console, "\n");
     fflush(coordinator->console);
-    buffer_free(&line);
 }
 
 void coordinator_report_traffic(const Coordinator *coordinator)

@@ -82,7 +82,7 @@ bool evaluations_read(Evaluations *evaluations, const char *path, int64_t round,
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t capacity = 0;
-    Buffer header = {0};
+    FREED_WITH(buffer_free) Buffer header = {0};
     bool ok = true;
     if (!file) return access(path, F_OK) != 0 || file_error(diagnostics, path, "cannot read");
     print_header(&header);
@@ -92,7 +92,6 @@ bool evaluations_read(Evaluations *evaluations, const char *path, int64_t round,
     Evaluation row;
     while (ok && getline(&line, &capacity, file) > 0 && read_row(&row, line) && row.round <= round)
         evaluations_add(evaluations, &row);
-    buffer_free(&header);
     free(line);
     fclose(file);
     return ok;
@@ -100,7 +99,7 @@ bool evaluations_read(Evaluations *evaluations, const char *path, int64_t round,
 
 bool evaluations_write(const Evaluations *evaluations, const char *path, Diagnostics *diagnostics)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_header(&text);
     for (size_t i = 0; i < evaluations->count; i++) {
         buffer_print(&text, "%" PRId64, evaluations->items[i].round);
@@ -113,7 +112,5 @@ bool evaluations_write(const Evaluations *evaluations, const char *path, Diagnos
         }
         buffer_print(&text, "\n");
     }
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    return ok;
+    return file_write_all(path, text.bytes, text.size, diagnostics);
 }

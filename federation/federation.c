@@ -162,10 +162,8 @@ void federation_print(const Federation *federation, Buffer *text)
 
 Hash federation_hash(const Federation *federation, Hash model)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     print_sites(federation, &text);
     print_rules(federation, &text);
-    Hash hash = hash_extend(model, text.bytes, text.size);
-    buffer_free(&text);
-    return hash;
+    return hash_extend(model, text.bytes, text.size);
 }

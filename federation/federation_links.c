@@ -89,9 +89,8 @@ bool federation_read_links(Federation *federation, const YamlFile *yaml, YamlNod
     federation->rates = arena_new_array(&federation->arena, LinkRate, pairs);
     for (size_t i = 0; i < pairs; i++) federation->rates[i] = fallback;
     if (!links || !yaml_sequence(yaml, links, "links", &count)) return ok && !links;
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     bool *named = arena_new_array(&scratch, bool, pairs);
     for (size_t i = 0; i < count; i++) ok &= read_link(yaml, federation, yaml_item(yaml, links, i), named);
-    arena_free(&scratch);
     return ok;
 }

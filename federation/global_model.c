@@ -107,20 +107,18 @@ static const char *read_note(GlobalModel *model, const SafeTensors *file, const 
 
 static void write_counted(SafeTensorsWriter *writer, Arena *arena, const GlobalModel *model)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     for (size_t s = 0; s < model->counted_count; s++)
         buffer_print(&text, "%s%" PRId64, s ? " " : "", model->counted[s]);
     if (model->counted) safetensors_writer_metadata(writer, "counted", arena_string(arena, buffer_text(&text)));
-    buffer_free(&text);
 }
 
 static void write_met(SafeTensorsWriter *writer, const GlobalModel *model)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     for (size_t i = 0; i < model->tensor_count && model->met; i++)
         if (model->met[i]) buffer_print(&text, "%s%s", text.size ? "\n" : "", model->tensors[i].name);
     if (model->met) safetensors_writer_metadata(writer, "met", buffer_text(&text));
-    buffer_free(&text);
 }
 
 static void read_met(GlobalModel *model, const char *text)
@@ -147,7 +145,7 @@ static bool read_counted(GlobalModel *model, const char *text)
 bool global_model_write(const GlobalModel *model, const char *path, Diagnostics *diagnostics)
 {
     SafeTensorsWriter *writer = safetensors_writer();
-    Arena names = {0};
+    FREED_WITH(arena_free) Arena names = {0};
     char hash[33];
     safetensors_writer_metadata(writer, "format", "skycc.global/1");
     safetensors_writer_metadata(writer, "federation", hash_format(model->identity, hash));
@@ -173,9 +171,7 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     }
     safetensors_writer_again(writer);
     input_files_release_path(path); /* a resumed coordinator replaces the file that it read */
-    bool ok = safetensors_write(writer, path, diagnostics);
-    arena_free(&names);
-    return ok;
+    return safetensors_write(writer, path, diagnostics);
 }
 
 static bool read_tensor(const SafeTensors *file, const char *path, const char *name, const GlobalTensor *tensor,
@@ -235,8 +231,8 @@ static bool check_values(const GlobalModel *model, const SafeTensors *file, cons
 
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics)
 {
-    SafeTensors file;
-    Arena names = {0};
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
+    FREED_WITH(arena_free) Arena names = {0};
     if (!safetensors_open(&file, path, diagnostics)) return false;
     bool ok = read_head(model, &file, path, diagnostics);
     for (size_t i = 0; i < model->tensor_count && ok; i++) {
@@ -248,8 +244,6 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
                                  kept_of(model, k) + tensor->first, diagnostics);
     }
     ok = ok && check_values(model, &file, path, diagnostics);
-    arena_free(&names);
-    safetensors_close(&file);
     return ok;
 }
 

@@ -13,12 +13,10 @@ static int by_value(const void *a, const void *b)
 
 static double median_of(const double *values, int count)
 {
-    double *sorted = memory_allocate((size_t)count * sizeof *sorted);
+    FREED double *sorted = memory_allocate((size_t)count * sizeof *sorted);
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    double median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
-    free(sorted);
-    return median;
+    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
 double jump_watch(JumpWatch *watch, const double *others, int count, double value)

@@ -79,12 +79,11 @@ static void make_offer(Meeting *meeting, const unsigned char *session)
 static bool make_shares(Meeting *meeting, const Reply *told)
 {
     size_t bytes = sum_shares_bytes(meeting->federation->site_count);
-    unsigned char *shares = memory_allocate(bytes);
+    FREED unsigned char *shares = memory_allocate(bytes);
     bool ok =
         sum_site_roster(meeting->sum, told->payload, told->size, &meeting->shared_exponent, shares, &meeting->problem);
     begin_answer(meeting, SUM_SHARES);
     buffer_append(&meeting->answer, shares, bytes);
-    free(shares);
     return ok;
 }
 
@@ -124,13 +123,12 @@ static void append_coded(Meeting *meeting, size_t first, size_t values, bool is_
 static void append_words(Meeting *meeting, size_t first, size_t values, bool is_last)
 {
     size_t count = values + (is_last ? FIXED_POINT_TAIL_WORDS : 0);
-    uint32_t *words = memory_allocate(count * sizeof *words);
+    FREED uint32_t *words = memory_allocate(count * sizeof *words);
     fixed_point_encode(words, meeting->update + first, values, meeting->weight, meeting->shared_exponent,
                        meeting->federation->site_count);
     if (is_last) put_tail(meeting, words + values);
     sum_site_mask(meeting->sum, words, first, count);
     buffer_append(&meeting->answer, words, count * sizeof *words);
-    free(words);
 }
 
 /* A piece of the update in meeting->answer (update_pieces.h). */
@@ -152,12 +150,11 @@ static void make_piece(Meeting *meeting, size_t number)
 static bool make_reveal(Meeting *meeting, const Reply *told)
 {
     size_t bytes = sum_reveal_bytes(meeting->federation->site_count);
-    unsigned char *reveal = memory_allocate(bytes);
+    FREED unsigned char *reveal = memory_allocate(bytes);
     bool ok = sum_site_reveal(meeting->sum, told->payload, told->size, reveal, &meeting->problem);
     if (ok) begin_answer(meeting, SUM_REVEALS);
     if (ok) buffer_append(&meeting->answer, reveal, bytes);
     sodium_memzero(reveal, bytes);
-    free(reveal);
     return ok;
 }
 
@@ -232,11 +229,10 @@ static MeetingState send_pieces(Meeting *meeting)
 static MeetingState send_answer(Meeting *meeting)
 {
     if (meeting->answered == SUM_VALUES) return send_pieces(meeting);
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;
     if (ask(meeting, &bytes, &reply, &meeting->answer)) state = learn(meeting, &reply);
-    buffer_free(&bytes);
     return state;
 }
 
@@ -272,14 +268,12 @@ MeetingState meeting_step(Meeting *meeting)
                        .branch = (uint64_t)meeting->branch,
                        .place = meeting->place,
                        .amended = (uint64_t)meeting->federation->compiled.amended};
-    Buffer question = {0}, bytes = {0};
+    FREED_WITH(buffer_free) Buffer question = {0}, bytes = {0};
     Reply reply;
     MeetingState state = MEETING_WAITS;
     memcpy(request.session, meeting->session, SESSION_BYTES); /* zeros before the first */
     meeting->problem = (SumProblem){-1, NULL};
     request_put(&question, &request);
     if (ask(meeting, &bytes, &reply, &question)) state = follow(meeting, &reply);
-    buffer_free(&question);
-    buffer_free(&bytes);
     return state;
 }

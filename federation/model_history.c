@@ -44,29 +44,26 @@ static void prune(void *context, int64_t round)
 {
     const Pruning *pruning = context;
     if (round >= pruning->first && round <= pruning->last) return;
-    char *path = model_history_path(pruning->directory, round);
+    FREED char *path = model_history_path(pruning->directory, round);
     char *model = directory_join(pruning->directory, "model.safetensors"), *retired = file_retired_path(model);
     if (rename(path, retired) != 0) unlink(path); /* the next model overwrites it */
     free(retired);
     free(model);
-    free(path);
 }
 
 bool model_history_keep(const char *directory, int64_t round, int64_t keep, Diagnostics *diagnostics)
 {
-    Arena names = {0};
+    FREED_WITH(arena_free) Arena names = {0};
     const char *folder = arena_format(&names, "%s/rounds", directory);
     const char *model = arena_format(&names, "%s/model.safetensors", directory);
     const char *unfinished = arena_format(&names, "%s/unfinished", folder);
-    char *path = model_history_path(directory, round);
+    FREED char *path = model_history_path(directory, round);
     bool ok = mkdir(folder, 0777) == 0 || errno == EEXIST;
     unlink(unfinished);
     ok = ok && link(model, unfinished) == 0 && rename(unfinished, path) == 0;
     if (!ok) file_error(diagnostics, path, "cannot write");
     unlink(unfinished); /* rename leaves two names of one file as they are */
     if (ok) for_each(directory, prune, &(Pruning){directory, round - keep + 1, round});
-    free(path);
-    arena_free(&names);
     return ok;
 }
 
@@ -89,19 +86,16 @@ static void list(void *context, int64_t round)
 static bool refuse(const char *directory, int64_t round, Diagnostics *diagnostics)
 {
     Listing listing = {.count = 0};
-    Buffer kept = {0};
+    FREED_WITH(buffer_free) Buffer kept = {0};
     for_each(directory, list, &listing);
     for (int i = 0; i < listing.count; i++) buffer_print(&kept, "%s%" PRId64, i ? ", " : "", listing.rounds[i]);
-    Arena text = {0};
+    FREED_WITH(arena_free) Arena text = {0};
     const char *hint =
         listing.count
             ? arena_format(&text, "rounds kept: %s; keep: N in federation.yaml keeps more of them", buffer_text(&kept))
             : "keep: N in federation.yaml keeps the models of the last N rounds";
-    bool ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), hint,
-                                "has no model after round %" PRId64 " any more: it was pruned, or never made", round);
-    buffer_free(&kept);
-    arena_free(&text);
-    return ok;
+    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), hint,
+                             "has no model after round %" PRId64 " any more: it was pruned, or never made", round);
 }
 
 static bool go_back(GlobalModel *now, const Federation *federation, const char *directory, const char *model,
@@ -125,16 +119,14 @@ static bool go_back(GlobalModel *now, const Federation *federation, const char *
 bool model_history_go_back(const Federation *federation, const char *directory, int64_t round, Diagnostics *diagnostics)
 {
     GlobalModel now;
-    Arena names = {0};
+    FREED_WITH(arena_free) Arena names = {0};
     const char *model = arena_format(&names, "%s/model.safetensors", directory);
-    char *path = model_history_path(directory, round);
+    FREED char *path = model_history_path(directory, round);
     bool ok = access(path, F_OK) == 0 || refuse(directory, round, diagnostics);
     if (ok) {
         ok = global_model_open_file(&now, federation->compiled.identity, model, 0, diagnostics) &&
              go_back(&now, federation, directory, model, path, diagnostics);
         global_model_free(&now);
     }
-    free(path);
-    arena_free(&names);
     return ok;
 }

@@ -101,12 +101,11 @@ static bool add_piece(const Federation *federation, SumRound *round, int site, c
 
 static bool open_file(ArrivingUpdate *update, const char *path)
 {
-    Buffer name = {0};
+    FREED_WITH(buffer_free) Buffer name = {0};
     buffer_print(&name, "%s.arriving-XXXXXX", path);
     update->file = mkstemp(name.bytes);
     update->has_file = update->file >= 0;
     if (update->has_file) unlink(name.bytes);
-    buffer_free(&name);
     return update->has_file;
 }
 
@@ -191,13 +190,12 @@ ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation,
     size -= UPDATE_PIECE_HEAD;
     if (federation->codec == CODEC_NONE)
         return take_piece(update, federation, round, site, path, &words, bytes, size, problem);
-    Buffer message = {0};
+    FREED_WITH(buffer_free) Buffer message = {0};
     ArrivalState state = ARRIVAL_REFUSED;
     if (unfold_piece(federation, &words, bytes, size, &message))
         state = take_piece(update, federation, round, site, path, &words, (const unsigned char *)message.bytes,
                            message.size, problem);
     else
         refuse_piece(problem, site, wrong_size);
-    buffer_free(&message);
     return state;
 }

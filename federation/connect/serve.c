@@ -84,7 +84,7 @@ static int site_of(Server *server, zmq_msg_t *message)
 static void answer(Server *server)
 {
     zmq_msg_t message, rest;
-    Buffer reply = {0};
+    FREED_WITH(buffer_free) Buffer reply = {0};
     zmq_msg_init(&message);
     if (zmq_msg_recv(&message, server->socket, ZMQ_DONTWAIT) < 0) return;
     size_t size = zmq_msg_size(&message);
@@ -99,7 +99,6 @@ static void answer(Server *server)
         coordinator_handle(server->coordinator, site, zmq_msg_data(&message), size, monotonic_seconds(), &reply);
     zmq_send(server->socket, reply.bytes, reply.size, ZMQ_DONTWAIT);
     zmq_msg_close(&message);
-    buffer_free(&reply);
 }
 
 void server_run(Server *server, double linger, const volatile sig_atomic_t *ended)

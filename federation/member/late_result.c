@@ -19,12 +19,11 @@ bool late_result_take(const char *checkpoint, int64_t step, const Federation *fe
                       GlobalModel *end, FragmentRange part, const TiedNames *tied, Diagnostics *diagnostics)
 {
     if (site_checkpoint_has_model(checkpoint, step, model)) return true; /* written before a kill */
-    float *local = memory_allocate(model->elements * sizeof *local);
+    FREED float *local = memory_allocate(model->elements * sizeof *local);
     bool ok = site_checkpoint_read(checkpoint, step, false, federation, model, false, local, diagnostics);
     for (size_t i = part.first; i < part.end && ok; i++)
         end->values[i] = (float)((double)model->values[i] + ((double)local[i] - (double)end->values[i]));
     end->round = model->round;
     end->branch = model->branch;
-    free(local);
     return ok && site_checkpoint_exchange(checkpoint, step, end, part, tied, diagnostics);
 }

@@ -15,22 +15,20 @@ static const char *consent_path(Member *member, Arena *arena, int64_t number)
 /* Whether the same bytes lie in the site's folder. */
 static bool has_consent(Member *member, const Amendment *amendment, const unsigned char *text, size_t size)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     MappedFile file;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     const char *path = consent_path(member, &arena, amendment->number);
     bool there = access(path, F_OK) == 0 && file_map(&file, path, &unsaid);
     bool same = there && file.size == size && memcmp(file.bytes, text, size) == 0;
     if (there) file_unmap(&file);
-    diagnostics_free(&unsaid);
-    arena_free(&arena);
     return same;
 }
 
 static void say_withheld(Member *member, const Amendment *amendment)
 {
-    Arena arena = {0};
-    Buffer what = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(buffer_free) Buffer what = {0};
     if (member->withheld == amendment->number) return;
     member->withheld = amendment->number;
     amendment_describe(amendment, &what);
@@ -38,8 +36,6 @@ static void say_withheld(Member *member, const Amendment *amendment)
                "amendment %" PRId64 "%s: this site takes part again when whoever runs it consents to the new keys by "
                "putting the amendment's file at %s",
                amendment->number, buffer_text(&what), consent_path(member, &arena, amendment->number));
-    buffer_free(&what);
-    arena_free(&arena);
 }
 
 /* Tells the coordinator that it need not wait for this site; its answer is of no interest. */
@@ -53,11 +49,9 @@ static void withhold(Member *member)
                        .amended = (uint64_t)member->federation.compiled.amended,
                        .payload = &(const unsigned char){ASK_WITHHOLDS},
                        .size = 1};
-    Buffer message = {0}, reply = {0};
+    FREED_WITH(buffer_free) Buffer message = {0}, reply = {0};
     request_put(&message, &request);
     site_link_exchange(&member->link, &message, &reply);
-    buffer_free(&message);
-    buffer_free(&reply);
 }
 
 /* The key that the site has now, if its file has become another one; whether it has. */
@@ -65,20 +59,19 @@ static bool renew_key(Member *member)
 {
     const FederationSite *site = &member->federation.sites[member->federation.compiled.site];
     WireKeys keys;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     bool renewed = strcmp(member->wire_keys.public_key, site->key) != 0 &&
                    wire_keys_read(&keys, member->key_path, &unsaid) && strcmp(keys.public_key, site->key) == 0;
     if (renewed) member->wire_keys = keys;
     if (renewed) site_link_renew(&member->link);
     explicit_bzero(&keys, sizeof keys);
-    diagnostics_free(&unsaid);
     return renewed;
 }
 
 static bool take(Member *member, const Amendment *amendment, Diagnostics *diagnostics)
 {
     Federation *federation = &member->federation;
-    Buffer what = {0};
+    FREED_WITH(buffer_free) Buffer what = {0};
     bool ok = federation_amend(federation, amendment, "the amendment", diagnostics) &&
               federation_write(federation, member->options->directory, diagnostics);
     const FederationSite *own = &federation->sites[federation->compiled.site];
@@ -89,14 +82,13 @@ static bool take(Member *member, const Amendment *amendment, Diagnostics *diagno
     if (ok && strcmp(own->key, member->wire_keys.public_key) != 0 && !renew_key(member))
         member_say(member, "this site has a new key from round %" PRId64 " on: put its secret half at %s in that round",
                    own->rekeyed, member->key_path);
-    buffer_free(&what);
     return ok;
 }
 
 static bool amend(Member *member, const unsigned char *text, size_t size)
 {
     Amendment amendment;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     int pause = MEMBER_FIRST_PAUSE_MS;
     bool ok = amendment_open(&amendment, &member->federation, "the amendment", (const char *)text, size, &diagnostics);
     bool needs = ok && member->federation.secure && amendment_has_new_keys(&amendment);
@@ -109,15 +101,14 @@ static bool amend(Member *member, const unsigned char *text, size_t size)
     buffer_free(&member->spoilt);
     if (diagnostics.errors) buffer_print(&member->spoilt, "it %s", diagnostics.last->message);
     amendment_free(&amendment);
-    diagnostics_free(&diagnostics);
     return ok;
 }
 
 bool member_key_is_amended(Member *member)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Amendment amendment;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     const Federation *federation = &member->federation;
     bool is_own = false;
     const char *path = consent_path(member, &arena, federation->compiled.amended + 1);
@@ -127,8 +118,6 @@ bool member_key_is_amended(Member *member)
                      strcmp(amendment.changes[i].site.name, member_name(member)) == 0 &&
                      strcmp(amendment.changes[i].site.key, member->wire_keys.public_key) == 0;
     amendment_free(&amendment);
-    diagnostics_free(&unsaid);
-    arena_free(&arena);
     return is_own;
 }
 

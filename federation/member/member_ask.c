@@ -7,7 +7,7 @@
 
 static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)
 {
-    Buffer message = {0};
+    FREED_WITH(buffer_free) Buffer message = {0};
     buffer_free(bytes);
     request->place = member->place;
     request->branch = (uint64_t)member->start.branch;
@@ -16,7 +16,6 @@ static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *rep
     bool ok = site_link_exchange(&member->link, &message, bytes) &&
               reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
     member->is_foreign = message_is_of_another_version((const unsigned char *)bytes->bytes, bytes->size);
-    buffer_free(&message);
     return ok;
 }
 
@@ -41,14 +40,13 @@ bool member_sign_life(Member *member, Diagnostics *diagnostics)
     Request request = {.kind = REQUEST_ALIVE,
                        .federation = member->federation.compiled.identity,
                        .round = (uint64_t)member->start.round};
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     Reply reply;
     member->link.patience = SITE_LINK_SHORT_PATIENCE;
     bool is_sent_away = exchange(member, &request, &bytes, &reply) && reply_sends_away(&reply);
     member->link.patience = SITE_LINK_PATIENCE;
     if (is_sent_away) member_refused(member, &reply, diagnostics);
     if (bytes.size && !is_sent_away) member_hear_news(member, &reply);
-    buffer_free(&bytes);
     return !is_sent_away;
 }
 
@@ -81,7 +79,7 @@ static void describe_end(const Member *member, int code, const Diagnostics *diag
 void member_tell_end(Member *member, int code, const Diagnostics *diagnostics)
 {
     static const volatile sig_atomic_t goes_on;
-    Buffer told = {.limit = 1 + ASK_MOST_REASON}, bytes = {0};
+    FREED_WITH(buffer_free) Buffer told = {.limit = 1 + ASK_MOST_REASON}, bytes = {0};
     Reply reply;
     if (!member->link.context || member->link.was_silent) return;
     buffer_append(&told, &(unsigned char){ASK_ENDS}, 1);
@@ -94,6 +92,4 @@ void member_tell_end(Member *member, int code, const Diagnostics *diagnostics)
     member->link.ended = &goes_on;
     member->link.patience = SITE_LINK_SHORT_PATIENCE;
     exchange(member, &request, &bytes, &reply);
-    buffer_free(&told);
-    buffer_free(&bytes);
 }

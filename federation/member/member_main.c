@@ -62,7 +62,7 @@ static bool read_arguments(MemberOptions *options, int count, char **arguments, 
 
 int main(int argument_count, char **arguments)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Member member = {0};
     char *directory = file_program_directory();
     MemberOptions options = {.directory = directory};
@@ -78,7 +78,6 @@ int main(int argument_count, char **arguments)
         member_free(&member);
     }
     diagnostics_print(&diagnostics, stderr);
-    diagnostics_free(&diagnostics);
     free(options.passed);
     free(directory);
     return code;

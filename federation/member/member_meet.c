@@ -69,13 +69,12 @@ static int64_t rows_between(const Member *member, int64_t from, int64_t to)
     const char *checkpoint = member->options->checkpoint;
     int64_t newest = checkpoint_newest(checkpoint, INT64_MAX); /* with overlap after `to` */
     CheckpointManifest manifest = {0};
-    Diagnostics unread = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     bool ok = newest >= to && checkpoint_read_manifest(&manifest, checkpoint, newest, &unread) && manifest.rows > 0;
     int64_t rows = ok ? data_order_rows_before(manifest.cursor, manifest.rows, batch, newest - from) -
                             data_order_rows_before(manifest.cursor, manifest.rows, batch, newest - to)
                       : (to - from) * batch;
     free(manifest.files);
-    diagnostics_free(&unread);
     return rows;
 }
 
@@ -162,7 +161,7 @@ static void say_round(const Member *member, int64_t step, double seconds, bool i
 {
     const GlobalModel *start = &member->start;
     const OwnEvaluation *own = &member->evaluation;
-    Buffer line = {0};
+    FREED_WITH(buffer_free) Buffer line = {0};
     double loss;
     buffer_print(&line, "round %" PRId64 " of %" PRId64 ": %" PRId64 " steps", start->round + 1, member->rounds,
                  step - start->step);
@@ -173,7 +172,6 @@ static void say_round(const Member *member, int64_t step, double seconds, bool i
     if (own->rows.right_of) buffer_print(&line, ", accuracy %.4f", own->rows.accuracy);
     buffer_print(&line, "; %s; %.1f s in the meeting", in ? "in the sum" : "ended without this site", seconds);
     member_say(member, "%s", buffer_text(&line));
-    buffer_free(&line);
 }
 
 /* Kept between rounds: new memory costs more than what is done with it. */
@@ -218,7 +216,7 @@ static void forget_other_rows(Member *member, const char *evaluations)
 {
     const char *note = arena_format(&member->arena, "%s/evaluation-data", member->options->checkpoint);
     if (!member->options->eval_data) return;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     FileCard now = member_file_card(member->options->eval_data), before = {""};
     if (!*now.line) return;
     FILE *file = fopen(note, "re");
@@ -226,7 +224,6 @@ static void forget_other_rows(Member *member, const char *evaluations)
     if (file) fclose(file);
     if (known && strcmp(before.line, now.line) != 0) unlink(evaluations);
     if (strcmp(before.line, now.line) != 0) file_write_all(note, now.line, strlen(now.line), &unsaid);
-    diagnostics_free(&unsaid);
 }
 
 bool member_judge_model(Member *member, Diagnostics *diagnostics)

@@ -177,7 +177,7 @@ static int wait_for(Member *member, pid_t child, int64_t until, double deadline,
 
 pid_t member_train_begin(Member *member, int64_t until)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char **arguments = train_arguments(&arena, member, until);
     int errors[2] = {-1, -1};
     if (pipe2(errors, O_CLOEXEC) == 0) fcntl(errors[0], F_SETFL, O_NONBLOCK);
@@ -195,7 +195,6 @@ pid_t member_train_begin(Member *member, int64_t until)
     member->stage_errors = errors[0];
     buffer_free(&member->reason);
     member->reason_is_old = false;
-    arena_free(&arena);
     return child;
 }
 
@@ -233,23 +232,21 @@ static bool name_round(Member *member, int64_t from, int64_t until, Diagnostics 
 
 void member_train_stop(Member *member)
 {
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     if (member->stages && !name_round(member, -1, -1, &unsaid)) kill(member->stages, SIGTERM);
     if (member->stages) member_train_end(member, member->stages, MEMBER_NO_DEADLINE, &unsaid);
-    diagnostics_free(&unsaid);
 }
 
 /* All arguments but the step after which they stop, and which rows they have read, as text. */
 static char *stage_options(Member *member)
 {
     const char *const rows[] = {member->options->data, member->options->eval_data};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Buffer text = {0};
     char **arguments = train_arguments(&arena, member, 0);
     for (size_t i = 0; arguments[i]; i++) buffer_print(&text, "%s\n", arguments[i]);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i]) buffer_print(&text, "%s", member_file_card(rows[i]).line);
-    arena_free(&arena);
     return text.bytes;
 }
 
@@ -302,7 +299,7 @@ int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics 
 {
     double deadline = member->federation.deadline_s;
     const char *checkpoint = member->options->checkpoint;
-    Buffer note = {0};
+    FREED_WITH(buffer_free) Buffer note = {0};
     int code = train(member, until, deadline > 0 ? deadline : MEMBER_NO_DEADLINE, diagnostics);
     *step = checkpoint_newest(checkpoint, INT64_MAX);
     if (code == EXIT_OK && deadline > 0 && *step == member->start.step && !*member->ended) {
@@ -316,7 +313,6 @@ int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics 
                *step - member->start.step, until - member->start.step);
     buffer_print(&note, "%" PRId64 " %" PRId64 "\n", member->start.round, *step);
     bool ok = file_write_all(note_path(member), buffer_text(&note), note.size, diagnostics);
-    buffer_free(&note);
     return ok ? EXIT_OK : diagnostics->exit_code;
 }
 

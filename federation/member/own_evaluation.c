@@ -47,7 +47,7 @@ static bool is_collapsed(const Evaluations *before, const Evaluation *now, int64
 bool own_evaluation_read(OwnEvaluation *own, const char *path, const char *first, double step_loss, int64_t round,
                          Diagnostics *diagnostics)
 {
-    Evaluations evaluations = {.metric = EVALUATION_LOSS};
+    FREED_WITH(evaluations_free) Evaluations evaluations = {.metric = EVALUATION_LOSS};
     Evaluation now = {.round = round};
     for (int m = 0; m < EVALUATION_METRICS; m++) now.values[m] = NAN;
     *own = (OwnEvaluation){.collapsed = false};
@@ -60,7 +60,5 @@ bool own_evaluation_read(OwnEvaluation *own, const char *path, const char *first
     own->collapsed =
         (first ? own->rows.rows > 0 : !isnan(step_loss)) && is_collapsed(&evaluations, &now, own->rows.rows);
     if (!own->collapsed) evaluations_add(&evaluations, &now);
-    bool ok = evaluations_write(&evaluations, path, diagnostics);
-    evaluations_free(&evaluations);
-    return ok;
+    return evaluations_write(&evaluations, path, diagnostics);
 }

@@ -14,7 +14,7 @@
 /* The file is complete or does not exist. */
 static bool write_seed(const NoiseSeed *seed, const char *path, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char *temporary = arena_format(&arena, "%s.XXXXXX", path);
     int descriptor = mkstemp(temporary); /* only its owner can read it */
     bool ok = descriptor >= 0 && write(descriptor, seed->bytes, sizeof seed->bytes) == sizeof seed->bytes &&
@@ -23,7 +23,6 @@ static bool write_seed(const NoiseSeed *seed, const char *path, Diagnostics *dia
     ok = ok && rename(temporary, path) == 0;
     if (!ok) file_error(diagnostics, path, "cannot write");
     if (!ok && descriptor >= 0) unlink(temporary);
-    arena_free(&arena);
     return ok;
 }
 

@@ -169,22 +169,20 @@ bool site_checkpoint_has_model(const char *directory, int64_t step, const Global
 {
     CheckpointManifest manifest;
     CheckpointFile expected;
-    Diagnostics unsaid = {0};
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     name_file(&expected, 0, model->round, model->branch);
     bool ok = checkpoint_read_manifest(&manifest, directory, step, &unsaid);
     bool has = ok && manifest.file_count > 0 && strcmp(manifest.files[0].name, expected.name) == 0;
     if (ok) free(manifest.files);
-    diagnostics_free(&unsaid);
     return has;
 }
 
 static bool note_file(CheckpointFile *file, const char *path, Diagnostics *diagnostics)
 {
-    MappedFile mapped;
+    FREED_WITH(file_unmap) MappedFile mapped = {0};
     if (!file_map(&mapped, path, diagnostics)) return false;
     file->bytes = (int64_t)mapped.size;
     file->hash = hash_bytes(mapped.bytes, mapped.size);
-    file_unmap(&mapped);
     return true;
 }
 
@@ -215,7 +213,7 @@ static bool write_at(int descriptor, const void *bytes, size_t size, off_t at)
 static bool put_values(int descriptor, const SafeTensors *file, const GlobalModel *model, FragmentRange part,
                        bool restarts, const TiedNames *tied)
 {
-    Arena copies = {0};
+    FREED_WITH(arena_free) Arena copies = {0};
     bool ok = true;
     for (size_t i = 0; i < file->count && ok; i++) {
         const SafeTensor *tensor = &file->tensors[i];
@@ -224,7 +222,6 @@ static bool put_values(int descriptor, const SafeTensors *file, const GlobalMode
         off_t at = (const unsigned char *)tensor->data - file->file.bytes;
         ok = !data || write_at(descriptor, data, tensor->bytes, at);
     }
-    arena_free(&copies);
     return ok && fsync(descriptor) == 0;
 }
 
@@ -313,17 +310,17 @@ bool site_checkpoint_begin(const char *directory, const Federation *federation, 
 {
     const FederationCompiled *compiled = &federation->compiled;
     CheckpointFile file;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     size_t largest = 1;
     for (size_t i = 0; i < model->tensor_count; i++)
         if (model->tensors[i].elements > largest) largest = model->tensors[i].elements;
-    float *zeros = memory_allocate(largest * sizeof *zeros);
+    FREED float *zeros = memory_allocate(largest * sizeof *zeros);
     SafeTensorsWriter *writer = safetensors_writer();
     if (*compiled->low_rank) safetensors_writer_metadata(writer, "lora", compiled->low_rank);
     add_start(writer, &arena, federation, model, zeros);
     add_tied(writer, &arena, model, tied);
     name_file(&file, 0, model->round, model->branch);
-    char *step = checkpoint_path(directory, 0);
+    FREED char *step = checkpoint_path(directory, 0);
     const char *path = arena_format(&arena, "%s/%s", step, file.name);
     input_files_release_path(path);
     start.optimizer = (uint32_t)compiled->optimizer;
@@ -331,10 +328,6 @@ bool site_checkpoint_begin(const char *directory, const Federation *federation, 
     start.files = &file;
     if (*compiled->low_rank) start.low_rank = hash_bytes(compiled->low_rank, strlen(compiled->low_rank));
     snprintf(start.model_hash, sizeof start.model_hash, "%s", compiled->model_hash);
-    bool ok = checkpoint_prepare(directory, 0, diagnostics) && safetensors_write(writer, path, diagnostics) &&
-              note_file(&file, path, diagnostics) && checkpoint_write_manifest(&start, directory, diagnostics);
-    free(step);
-    free(zeros);
-    arena_free(&arena);
-    return ok;
+    return checkpoint_prepare(directory, 0, diagnostics) && safetensors_write(writer, path, diagnostics) &&
+           note_file(&file, path, diagnostics) && checkpoint_write_manifest(&start, directory, diagnostics);
 }

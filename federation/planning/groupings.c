@@ -28,7 +28,7 @@ bool grouping_equal(const Grouping *a, const Grouping *b, int sites)
 /* Numbers groups by their first sites. */
 static void number(Grouping *grouping, int sites)
 {
-    int *place = memory_allocate((size_t)sites * sizeof *place);
+    FREED int *place = memory_allocate((size_t)sites * sizeof *place);
     for (int s = 0; s < sites; s++) place[s] = -1;
     grouping->count = 0;
     for (int s = 0; s < sites; s++) {
@@ -36,7 +36,6 @@ static void number(Grouping *grouping, int sites)
         if (*at < 0) *at = grouping->count++;
         grouping->group[s] = *at;
     }
-    free(place);
 }
 
 void grouping_merge(Grouping *grouping, int sites, int group, int other)
@@ -80,14 +79,13 @@ static Grouping join_within(int sites, const double *seconds, double most)
 /* Whether links join the sites of every group, within the group. */
 static bool is_joined(const Grouping *grouping, int sites, const double *seconds)
 {
-    double *inside = memory_allocate((size_t)(sites * sites) * sizeof *inside);
+    FREED double *inside = memory_allocate((size_t)(sites * sites) * sizeof *inside);
     for (int a = 0; a < sites; a++)
         for (int b = 0; b < sites; b++)
             inside[a * sites + b] = grouping->group[a] == grouping->group[b] ? seconds[a * sites + b] : INFINITY;
     Grouping parts = join_within(sites, inside, DBL_MAX);
     bool joined = parts.count == grouping->count;
     free(parts.group);
-    free(inside);
     return joined;
 }
 
@@ -124,7 +122,7 @@ static int by_seconds(const void *a, const void *b)
 /* The speeds, as seconds, ascending, at which groups become one (Kruskal's minimum spanning forest), each once. */
 static int list_speeds(int sites, const double *seconds, double *speeds)
 {
-    Edge *edges = memory_allocate((size_t)(sites * sites) * sizeof *edges);
+    FREED Edge *edges = memory_allocate((size_t)(sites * sites) * sizeof *edges);
     Grouping joined = join_within(sites, seconds, -1);
     int count = 0, kept = 0;
     for (int a = 0; a < sites; a++)
@@ -139,7 +137,6 @@ static int list_speeds(int sites, const double *seconds, double *speeds)
         if (!kept || edges[i].seconds > speeds[kept - 1]) speeds[kept++] = edges[i].seconds;
     }
     free(joined.group);
-    free(edges);
     return kept;
 }
 
@@ -163,10 +160,9 @@ void groupings_make(Groupings *groupings, int sites, const double *seconds)
         add_all(groupings, sites, seconds);
         return;
     }
-    double *speeds = memory_allocate((size_t)sites * sizeof *speeds);
+    FREED double *speeds = memory_allocate((size_t)sites * sizeof *speeds);
     int all = list_speeds(sites, seconds, speeds), count = choose_speeds(speeds, all, MOST_GROUPINGS - 1);
     groupings->left_out = all - count;
     groupings->items[groupings->count++] = join_within(sites, seconds, -1);
     for (int i = 0; i < count; i++) groupings->items[groupings->count++] = join_within(sites, seconds, speeds[i]);
-    free(speeds);
 }

@@ -10,7 +10,7 @@ enum { NAME_BYTES = 60 };
 
 const char *candidate_name(const Candidate *candidate, const Federation *federation, Arena *arena)
 {
-    Buffer name = {0};
+    FREED_WITH(buffer_free) Buffer name = {0};
     for (int g = 0; g < candidate->grouping.count && name.size < NAME_BYTES; g++) {
         if (g) buffer_print(&name, " | ");
         for (int s = 0, before = 0; s < federation->site_count && name.size < NAME_BYTES; s++)
@@ -24,11 +24,9 @@ const char *candidate_name(const Candidate *candidate, const Federation *federat
         for (int o = s + 1; o < federation->site_count; o++) more |= candidate->grouping.group[o] < 0;
         if (!more) buffer_print(&name, ")");
     }
-    const char *text = name.size < NAME_BYTES ? arena_string(arena, buffer_text(&name))
-                                              : arena_format(arena, "%.*s... (%d replicas)", NAME_BYTES,
-                                                             buffer_text(&name), candidate->grouping.count);
-    buffer_free(&name);
-    return text;
+    return name.size < NAME_BYTES ? arena_string(arena, buffer_text(&name))
+                                  : arena_format(arena, "%.*s... (%d replicas)", NAME_BYTES, buffer_text(&name),
+                                                 candidate->grouping.count);
 }
 
 static const char *end_name(const Federation *federation, int end)
@@ -101,7 +99,7 @@ static void text_considered(const Proposal *proposal, Buffer *buffer)
 
 static void proposal_text(const Proposal *proposal, Buffer *buffer)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     text_format(buffer, "%s: %lld trained parameters, micro-batches of %lld rows, %s aggregation, %lld fragment%s\n",
                 proposal->model, (long long)proposal->elements, (long long)proposal->microbatch_rows,
                 proposal->rules.secure ? "secure" : "plain", (long long)proposal->rules.fragments,
@@ -125,7 +123,6 @@ static void proposal_text(const Proposal *proposal, Buffer *buffer)
     } else {
         text_format(buffer, "\nproposed: none, %s\n", proposal->why);
     }
-    arena_free(&arena);
 }
 
 /* ---- JSON ---- */
