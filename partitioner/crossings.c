@@ -45,7 +45,7 @@ static void add_inputs(Plan *plan, const Costs *costs, int stage, int *capacity)
 void crossings_fill(Plan *plan, const Costs *costs)
 {
     int capacity = 0;
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     plan->crossing_count = 0;
     for (int k = 0; k < plan->stage_count && costs->region_count > 0; k++) {
         add_inputs(plan, costs, k, &capacity);
@@ -57,7 +57,6 @@ void crossings_fill(Plan *plan, const Costs *costs)
         add(plan, &capacity, (PlanCrossing){name, layer->output_bytes, false, k, k + 1, from, to});
         add(plan, &capacity, (PlanCrossing){gradient, costs_output_bytes(layer, 1), false, k + 1, k, to, from});
     }
-    arena_free(&scratch);
 }
 
 static bool rank_reads(const Plan *plan, const Costs *costs, int rank, const char *input)

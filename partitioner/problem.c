@@ -446,13 +446,12 @@ void problem_forbid(Problem *problem, int first_layer, int last_layer, int devic
 bool problem_derive(Problem *derived, const Problem *problem, const Costs *costs, int microbatches,
                     PlanRecompute recompute, const bool *devices)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = problem_create_recomputing(derived, costs, problem->objective, problem->schedule, microbatches, recompute,
                                          devices, &ignored);
     for (int i = 0; ok && i < problem->pin_count; i++)
         problem_pin(derived, problem->pins[i].first_layer, problem->pins[i].last_layer, problem->pins[i].device);
     if (ok) problem_limit_in_flight(derived, problem->in_flight_limit);
     if (ok) derived->watch = problem->watch;
-    diagnostics_free(&ignored);
     return ok;
 }

@@ -79,7 +79,7 @@ int64_t replica_sums_layer_ns(const Plan *plan, const Costs *costs, const int *r
 
 void replica_sums_set(Plan *plan, const Costs *costs)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const int *regions = replica_sums_regions(plan, costs, &arena);
     plan->sum_ns = 0;
     for (int r = 0; r < plan->rank_count; r++) {
@@ -92,5 +92,4 @@ void replica_sums_set(Plan *plan, const Costs *costs)
         }
         plan->sum_ns = larger(plan->sum_ns, rank->sum_ns + rank->sum_latency_ns);
     }
-    arena_free(&arena);
 }

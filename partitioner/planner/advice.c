@@ -64,7 +64,7 @@ static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation
 {
     const char *name = costs_keeper(problem->costs);
     int keeper = name ? costs_find_device(problem->costs, name) : -1;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation best = allocation_create(&arena, problem);
     Fastest fastest = fastest_create(problem, keeper, a->deadline, &best);
     bool limited = problem->in_flight_limit > 0, all = limited || !plan_schedule_traits(problem->schedule).is_searched;
@@ -82,7 +82,6 @@ static Replanned plan_again(const Adviser *a, const Problem *problem, Allocation
         found.simulated_ns = fastest.step_ns;
         found.exact = fastest.complete && fastest.most_ns == INT64_MAX;
     }
-    arena_free(&arena);
     return found;
 }
 
@@ -109,7 +108,7 @@ static bool is_late(Adviser *a) { return watch_passed(&a->watch, a->deadline); }
 /* Plans again without stage `gone`'s device: its layers go to the stage before, the one after, or `instead`. */
 static Replanned hand_over(Adviser *a, const Problem *problem, int gone, int to_stage, int instead, int effort)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation all = allocation_create(&arena, problem);
     int removed = a->device_of_stage[gone];
     for (int k = 0; k < a->plan->stage_count; k++) {
@@ -121,9 +120,7 @@ static Replanned hand_over(Adviser *a, const Problem *problem, int gone, int to_
         all.device[all.stage_count] = device > removed ? device - 1 : device;
         all.end[all.stage_count++] = end;
     }
-    Replanned found = plan_again(a, problem, &all, effort);
-    arena_free(&arena);
-    return found;
+    return plan_again(a, problem, &all, effort);
 }
 
 static Replanned plan_without(Adviser *a, int device, int effort)
@@ -132,7 +129,7 @@ static Replanned plan_without(Adviser *a, int device, int effort)
     Problem problem;
     Replanned best = {0};
     int gone = first_stage_on(a, device), unused = 0;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     fewer.devices = arena_copy(&arena, a->costs.devices, (size_t)a->costs.device_count * sizeof *fewer.devices);
     memmove(fewer.devices + device, fewer.devices + device + 1,
             (size_t)(a->costs.device_count - device - 1) * sizeof *fewer.devices);
@@ -158,7 +155,6 @@ static Replanned plan_without(Adviser *a, int device, int effort)
     /* Fewer devices make no better plans, so a plan at the bound for all devices is the optimum. */
     if (best.found && a->plan->objective == PLAN_OBJECTIVE_PERIOD && best.value_ns <= a->plan->lower_bound_ns)
         best.exact = true;
-    arena_free(&arena);
     return best;
 }
 
@@ -287,7 +283,7 @@ static int64_t memory_on(const Problem *p, const Allocation *all, int device)
 
 static bool examine(Adviser *a, const ClusterChange *change, int effort, AdviceChange *result)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     bool helps = false;
@@ -312,7 +308,6 @@ static bool examine(Adviser *a, const ClusterChange *change, int effort, AdviceC
         }
         problem_free(&problem);
     }
-    arena_free(&arena);
     return helps;
 }
 

@@ -67,7 +67,7 @@ static int64_t order_bound_of(const Problem *p, const Allocation *a, bool splits
 
 static void simulate(Fastest *f, const Problem *p, const Allocation *a)
 {
-    Plan plan;
+    FREED_WITH(plan_free) Plan plan = {0};
     plan_build_candidate(&plan, p, a);
     f->simulated++;
     watch_count(p->watch, SIMULATED_PIECES, 2 * (int64_t)a->stage_count * p->microbatches);
@@ -76,7 +76,6 @@ static void simulate(Fastest *f, const Problem *p, const Allocation *a)
         f->in_flight_limit = p->in_flight_limit;
         if (f->allocation != a) allocation_copy(f->allocation, a);
     }
-    plan_free(&plan);
 }
 
 void fastest_offer(Fastest *f, const Allocation *a)
@@ -183,10 +182,9 @@ static Enumeration enumeration_create(Fastest *f, Arena *arena)
 
 static bool enumerate_all(Fastest *f)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Enumeration e = enumeration_create(f, &arena);
     enumerate(&e, 0);
-    arena_free(&arena);
     return e.visits < MOST_VISITS;
 }
 
@@ -263,7 +261,7 @@ static void offer_likely(Fastest *f, Without without, int64_t limit)
 {
     enum { LEAST = 8 };
     const Problem *p = f->problem;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Enumeration e = enumeration_create(f, &arena);
     Allocation none = allocation_create(&arena, p);
     int layers = p->layer_count, most = (int)(LIKELY_VISITS / (size_of(p) * layers / 2 + 1));
@@ -284,7 +282,6 @@ static void offer_likely(Fastest *f, Without without, int64_t limit)
     most = f->simulated + LIKELY_SIMULATED;
     for (int i = 0; i < likely[layers].count && f->simulated < most && !is_late(f); i++)
         fastest_offer(f, &likely[layers].part[i]);
-    arena_free(&arena);
 }
 
 /* ---- those near the fastest ---- */
@@ -391,7 +388,7 @@ static bool use_idle(Climb *c)
 
 static void climb(Fastest *f)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Climb c = {f, allocation_create(&arena, f->problem)};
     allocation_copy(&c.trial, f->allocation);
     for (bool better = true; better && !is_late(f);) {
@@ -400,7 +397,6 @@ static void climb(Fastest *f)
         better |= swap_stages(&c);
         better |= use_idle(&c);
     }
-    arena_free(&arena);
 }
 
 /* ---- restricted questions ---- */
@@ -418,7 +414,7 @@ static bool is_in_use(const Fastest *f, int type, int region)
 /* The likeliest where these are left out, and those near the fastest of them. */
 static void search_without(Fastest *f, Without without)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation own = allocation_create(&arena, f->problem);
     Fastest other = *f;
     other.allocation = &own;
@@ -430,7 +426,6 @@ static void search_without(Fastest *f, Without without)
         f->step_ns = other.step_ns;
         f->in_flight_limit = other.in_flight_limit;
     }
-    arena_free(&arena);
 }
 
 /* Climbing ends at different allocations from different starts: those of the questions that a user may restrict this

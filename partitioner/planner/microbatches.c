@@ -21,17 +21,15 @@ static void find_any(Problem *problem, Allocation *allocation)
 /* Nanoseconds of a step with n micro-batches; 0: no plan was found. */
 static double step_ns(const Problem *problem, int n)
 {
-    Arena arena = {0};
-    Problem sized = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(problem_free) Problem sized = {0};
     double step = 0;
     if (problem_derive(&sized, problem, problem->costs, n, problem->recompute, problem->recomputing)) {
         Allocation allocation = allocation_create(&arena, &sized);
         if (!allocate_heuristic(&sized, &allocation)) find_any(&sized, &allocation);
         AllocationValue value = allocation_settle(&sized, &allocation);
         if (value.fits) step = (double)value.step;
-        problem_free(&sized);
     }
-    arena_free(&arena);
     return step;
 }
 

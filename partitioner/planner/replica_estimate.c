@@ -63,7 +63,7 @@ static void find_kinds(ReplicaEstimator *e, const Problem *p)
 void replica_estimator_open(ReplicaEstimator *e, const Costs *costs, const PlanRequest *request, Watch *watch)
 {
     Problem problem;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     *e = (ReplicaEstimator){.costs = *costs, .request = request, .watch = watch};
     e->costs.codecs = request->codecs;
     e->costs.devices = arena_new_array(&e->arena, DeviceCost, (size_t)costs->device_count);
@@ -77,7 +77,6 @@ void replica_estimator_open(ReplicaEstimator *e, const Costs *costs, const PlanR
         find_kinds(e, &problem);
         problem_free(&problem);
     }
-    diagnostics_free(&ignored);
 }
 
 void replica_estimator_close(ReplicaEstimator *e)
@@ -159,20 +158,19 @@ static void pin(const ReplicaEstimator *e, Problem *p)
 /* To the optimum, from an allocation that need not fit. */
 static void solve(const Problem *p, Allocation *allocation)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation best = allocation_create(&arena, p);
     const Allocation *start = allocation_evaluate(p, allocation).fits ? allocation : NULL;
     OptimalResult result =
         (recompute_matters(p) ? recompute_solve : optimal_solve)(p, start, EXACT_SECONDS, &best, NULL);
     if (result.found) allocation_copy(allocation, &best);
-    arena_free(&arena);
 }
 
 static void find(ReplicaEstimator *e, GroupEstimate *g)
 {
     Problem problem;
-    Arena arena = {0};
-    Diagnostics ignored = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     const PlanRequest *request = e->request;
     int *kinds = arena_new_array(&arena, int, (size_t)e->costs.device_count);
     Costs costs = group_costs(e, g->count, g->replicas, kinds, &arena);
@@ -186,8 +184,6 @@ static void find(ReplicaEstimator *e, GroupEstimate *g)
         take_over(e, g, &problem, &allocation, kinds);
         problem_free(&problem);
     }
-    diagnostics_free(&ignored);
-    arena_free(&arena);
 }
 
 const GroupEstimate *replica_estimate(ReplicaEstimator *e, const int *count, int microbatches, int replicas)

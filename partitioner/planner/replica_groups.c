@@ -233,11 +233,10 @@ static void try_all(Search *s, Grouping *g, int kind, int placed, int last)
     while (kind < s->estimator.kind_count && placed == s->estimator.kind_size[kind]) kind++, placed = 0, last = 0;
     if (kind == s->estimator.kind_count) {
         Grouping whole = *g;
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         whole.devices =
             arena_copy(&arena, g->devices, (size_t)g->count * (size_t)s->estimator.kind_count * sizeof(int));
         offer(s, &whole);
-        arena_free(&arena);
         return;
     }
     /* Devices of a kind go into groups in ascending order: they are all the same. */

@@ -139,7 +139,7 @@ static const char *remedies(Shortage *s, Arena *arena)
 bool shortage_report(const Problem *problem, int keeper, double deadline, Diagnostics *diagnostics)
 {
     Shortage shortage = {.problem = problem, .keeper = keeper, .deadline = deadline};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *kept = "";
     if (keeper >= 0)
         kept = arena_format(&arena, " with inputs and labels on '%s'", problem->costs->devices[keeper].name);
@@ -147,6 +147,5 @@ bool shortage_report(const Problem *problem, int keeper, double deadline, Diagno
                       "no allocation of the %d layers fits the memory of the %d devices%s%s", problem->layer_count,
                       problem->device_count, kept,
                       problem->in_flight_limit > 0 ? ", not even with one micro-batch in flight at a time" : "");
-    arena_free(&arena);
     return false;
 }

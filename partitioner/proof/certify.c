@@ -262,12 +262,10 @@ static bool certify_bound(Certifier *c, int64_t bound)
 static Certificate *settle(Certifier *c, bool ok)
 {
     Certificate *certificate = c->certificate;
-    CertificateInterval *intervals = certificate->intervals;
-    CertificateNode *nodes = certificate->nodes;
+    FREED CertificateInterval *intervals = certificate->intervals;
+    FREED CertificateNode *nodes = certificate->nodes;
     certificate->intervals = arena_copy(c->arena, intervals, (size_t)certificate->interval_count * sizeof *intervals);
     certificate->nodes = arena_copy(c->arena, nodes, (size_t)certificate->node_count * sizeof *nodes);
-    free(intervals);
-    free(nodes);
     return ok ? certificate : NULL;
 }
 

@@ -121,7 +121,7 @@ static void append(KeeperCertifier *c, const KeeperNode *node, const Certificate
 
 static bool certify_step_of(KeeperCertifier *c, KeeperStep *step, int parts)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     if (!keeper_create_node(&c->frame, &step->node, &costs, &arena, &problem)) return false;
@@ -140,7 +140,6 @@ static bool certify_step_of(KeeperCertifier *c, KeeperStep *step, int parts)
         append(c, &step->node, part);
     }
     problem_free(&problem);
-    arena_free(&arena);
     return part != NULL;
 }
 
@@ -162,15 +161,12 @@ static bool certify_branches(KeeperCertifier *c)
 static void settle(KeeperCertifier *c)
 {
     Certificate *all = c->certificate;
-    CertificateBranch *branches = all->branches;
-    CertificateInterval *intervals = all->intervals;
-    CertificateNode *nodes = all->nodes;
+    FREED CertificateBranch *branches = all->branches;
+    FREED CertificateInterval *intervals = all->intervals;
+    FREED CertificateNode *nodes = all->nodes;
     all->branches = arena_copy(c->arena, branches, (size_t)all->branch_count * sizeof *branches);
     all->intervals = arena_copy(c->arena, intervals, (size_t)all->interval_count * sizeof *intervals);
     all->nodes = arena_copy(c->arena, nodes, (size_t)all->node_count * sizeof *nodes);
-    free(branches);
-    free(intervals);
-    free(nodes);
 }
 
 Certificate *keeper_certify(const Problem *problem, int device, KeeperTrail *trail, const CertifyRequest *request,

@@ -267,7 +267,7 @@ void report_text(const Report *report, Buffer *buffer)
 void report_print(const Report *asked, const char *form, Buffer *buffer)
 {
     Report report = *asked;
-    ReportUse use = {0};
+    FREED_WITH(report_use_free) ReportUse use = {0};
     if (report.costs && !report.plan->infeasible) {
         report_use_create(&use, report.plan, report.costs);
         report.use = &use;
@@ -280,7 +280,6 @@ void report_print(const Report *asked, const char *form, Buffer *buffer)
         report_svg(&report, buffer);
     else
         report_text(&report, buffer);
-    report_use_free(&use);
 }
 
 const char *report_form(const char *path)

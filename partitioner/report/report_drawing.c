@@ -11,7 +11,7 @@
 
 void drawing_bytes(Buffer *buffer, const char *text, size_t size)
 {
-    Buffer clean = {0};
+    FREED_WITH(buffer_free) Buffer clean = {0};
     text_append(&clean, text, size);
     for (const char *c = buffer_text(&clean); *c; c++) {
         switch (*c) {
@@ -22,7 +22,6 @@ void drawing_bytes(Buffer *buffer, const char *text, size_t size)
         default: buffer_append(buffer, c, 1);
         }
     }
-    buffer_free(&clean);
 }
 
 void drawing_text(Buffer *buffer, const char *text) { drawing_bytes(buffer, text, strlen(text)); }

@@ -163,10 +163,9 @@ static void print_shared_ranks(const Plan *plan, Buffer *buffer)
 
 static void print_unused(const Report *report, Buffer *buffer)
 {
-    Buffer idle = {0};
+    FREED_WITH(buffer_free) Buffer idle = {0};
     report_idle(report, &idle);
     print_paragraph(buffer, "", buffer_text(&idle));
-    buffer_free(&idle);
 }
 
 static void print_stages(const Report *report, Buffer *buffer)

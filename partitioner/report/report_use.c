@@ -228,7 +228,7 @@ static void prepare(Use *use, Arena *arena)
 /* Why devices of a pipeline are idle, and how many devices' speeds it has and uses; others are left alone. */
 static void use_pipeline(ReportUse *result, const Plan *plan, const Costs *asked, double *used, double *all)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Use use = {.plan = plan};
     Costs costs = question_costs(plan, asked, &arena);
     if (question_problem(plan, &costs, NULL, &use.problem)) {
@@ -248,13 +248,12 @@ static void use_pipeline(ReportUse *result, const Plan *plan, const Costs *asked
         }
         problem_free(&use.problem);
     }
-    arena_free(&arena);
 }
 
 void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
 {
     *result = (ReportUse){0};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Problem problem;
     Costs costs = question_costs(plan, asked, &arena);
     double used = 0, all = 0;
@@ -268,7 +267,6 @@ void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
         problem_free(&problem);
     }
     result->speed = all > 0 ? used / all : 0;
-    arena_free(&arena);
 }
 
 void report_use_free(ReportUse *use) { arena_free(&use->arena); }

@@ -492,7 +492,7 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
 static int64_t simulate_whole(const Plan *plan, int microbatches)
 {
     Simulation simulation;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     int64_t step = microbatches == plan->microbatches ? plan->padded_step_ns : plan->worst_step_ns;
     if (plan->replica_count > 1) return row_samples_whole(&plan->rows, step); /* which simulated each replica */
     step = 0;
@@ -500,7 +500,6 @@ static int64_t simulate_whole(const Plan *plan, int microbatches)
         step = row_samples_whole(&plan->rows, simulation.step_ns);
         simulation_free(&simulation);
     }
-    diagnostics_free(&ignored);
     return step;
 }
 

@@ -114,7 +114,7 @@ bool replica_steps_overlap(Plan *plan, const Costs *costs, Diagnostics *diagnost
 static int64_t simulate_first(const Plan *plan, uint32_t *const *dealt, int microbatches)
 {
     int64_t most = 0, whole = 0;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     for (int r = 0; r < plan->replica_count; r++) {
         const Plan *part = plan->replicas[r].pipeline;
         Simulation simulation;
@@ -125,13 +125,12 @@ static int64_t simulate_first(const Plan *plan, uint32_t *const *dealt, int micr
         most = larger(most, simulation.step_ns);
         simulation_free(&simulation);
     }
-    diagnostics_free(&ignored);
     return larger(0, plan->padded_step_ns - whole + most);
 }
 
 void replica_steps_expect(Plan *plan)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int64_t steps = row_samples_steps(&plan->rows), all = 0;
     if (!plan->rows.microbatch_kinds) return;
     int *shares = arena_new_array(&arena, int, (size_t)plan->replica_count);
@@ -150,5 +149,4 @@ void replica_steps_expect(Plan *plan)
     plan->step_ns = larger(plan->step_ns - plan->padded_step_ns + plan->simulated_step_ns, 0);
     plan->lower_bound_ns = 0;
     plan->gap = plan_value_ns(plan) > 0;
-    arena_free(&arena);
 }

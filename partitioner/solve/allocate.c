@@ -372,7 +372,7 @@ static bool is_worth(const Problem *p, int which)
 bool allocate_heuristic(const Problem *problem, Allocation *allocation)
 {
     static const int64_t WORK = 400000;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Descent s = descent_create(problem, &arena);
     Key *keys = arena_new_array(&arena, Key, (size_t)problem->device_count);
     int *order = arena_new_array(&arena, int, (size_t)problem->device_count);
@@ -391,17 +391,15 @@ bool allocate_heuristic(const Problem *problem, Allocation *allocation)
         improve(&s, WORK);
     }
     allocation_copy(allocation, &s.best);
-    arena_free(&arena);
     return s.best_value.fits;
 }
 
 bool allocate_improve(const Problem *problem, Allocation *allocation, int64_t work)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Descent s = descent_create(problem, &arena);
     allocation_copy(&s.current, allocation);
     improve(&s, work);
     allocation_copy(allocation, &s.best);
-    arena_free(&arena);
     return s.best_value.fits;
 }

@@ -94,7 +94,7 @@ static void take_arcs(Relaxation *r, ArcList *kept, const int *first, const int 
 bool arcs_reduce(Relaxation *r, const double *price, double most)
 {
     if (r->levels > 0 || r->frozen_start) return false;
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     int n = r->problem->layer_count, zones = r->zone_count;
     size_t cuts = (size_t)n + 1, entries = (size_t)zones * cuts;
     Reduction x = {.backward = {r, price, arena_new_array(&scratch, double, entries)}, .most = most};
@@ -110,7 +110,6 @@ bool arcs_reduce(Relaxation *r, const double *price, double most)
     bool worth = x.kept.count < x.seen * 3 / 4;
     if (worth) take_arcs(r, &x.kept, first, count);
     free(x.kept.items);
-    arena_free(&scratch);
     return worth;
 }
 

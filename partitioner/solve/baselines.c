@@ -15,7 +15,7 @@ static void run_chain(const Problem *problem, Allocation *allocations, bool *kno
 /* Takes the allocations that are not known yet. */
 static void run_keeper(const Problem *problem, int keeper, Allocation *allocations, bool *known)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation found[PLAN_ALLOCATOR_COUNT];
     bool found_any[PLAN_ALLOCATOR_COUNT] = {false};
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) found[a] = allocation_create(&arena, problem);
@@ -25,7 +25,6 @@ static void run_keeper(const Problem *problem, int keeper, Allocation *allocatio
             allocation_copy(&allocations[a], &found[a]);
             known[a] = true;
         }
-    arena_free(&arena);
 }
 
 void baselines_run(const Problem *problem, int keeper, Allocation *allocations, bool *known)

@@ -53,7 +53,7 @@ static void split(Keeper *keeper, KeeperNode node, int cut)
 
 static void examine(Keeper *keeper, KeeperNode node)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     if (keeper_create_node(&keeper->frame, &node, &costs, &arena, &problem)) {
@@ -77,7 +77,6 @@ static void examine(Keeper *keeper, KeeperNode node)
         }
         problem_free(&problem);
     }
-    arena_free(&arena);
 }
 
 static KeeperNode take_lowest(Keeper *keeper)
@@ -113,7 +112,7 @@ static void offer_one_stage(Keeper *keeper)
 
 static void run_baselines(Keeper *keeper, Allocation *allocations, bool *known)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     KeeperNode node = keeper_whole(&keeper->frame);
@@ -132,7 +131,6 @@ static void run_baselines(Keeper *keeper, Allocation *allocations, bool *known)
         }
         problem_free(&problem);
     }
-    arena_free(&arena);
 }
 
 void keeper_baselines(const Problem *problem, int device, Allocation *allocations, bool *known)
@@ -164,7 +162,7 @@ static void follow_best(const Keeper *keeper, int cut, Allocation *chain)
 /* Plans again with the first stage ending at `cut`. Returns whether that beats the best so far. */
 static bool try_cut(Keeper *keeper, int cut, int neighbourhoods)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     AllocationValue before = keeper->best.value;
@@ -184,7 +182,6 @@ static bool try_cut(Keeper *keeper, int cut, int neighbourhoods)
         }
         problem_free(&problem);
     }
-    arena_free(&arena);
     return keeper->best.found && (!had || allocation_better(keeper->frame.problem, &keeper->best.value, &before));
 }
 

@@ -19,7 +19,7 @@ static bool try_one_stage(Search *s)
 /* Solves the node's problem, which is a relaxation: its plan need not fit. *cut is where to split the node. */
 static Feasibility ask(Search *s, const KeeperNode *node, int *cut)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
     Problem problem;
     Feasibility answer = FEASIBLE_OPEN;
@@ -34,7 +34,6 @@ static Feasibility ask(Search *s, const KeeperNode *node, int *cut)
         }
         problem_free(&problem);
     }
-    arena_free(&arena);
     return answer;
 }
 
@@ -56,7 +55,7 @@ static Feasibility explore(Search *s, KeeperNode node)
 
 Feasibility keeper_feasibility(const Problem *problem, int device, double deadline, Allocation *allocation)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Search s = {.allocation = allocation, .deadline = deadline};
     keeper_open(&s.frame, problem, device, &arena);
     Feasibility answer = try_one_stage(&s) ? FEASIBLE_YES : FEASIBLE_NO;
@@ -64,6 +63,5 @@ Feasibility keeper_feasibility(const Problem *problem, int device, double deadli
         Feasibility root = explore(&s, keeper_root(&s.frame, front));
         if (root != FEASIBLE_NO) answer = root;
     }
-    arena_free(&arena);
     return answer;
 }

@@ -37,7 +37,7 @@ static OptimalResult try_way(Ways *ways, PlanRecompute way, KeeperTrail *trail)
 static void try_all_choices(Ways *ways, int64_t bound)
 {
     const Problem *problem = ways->best.problem;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation all[PLAN_ALLOCATOR_COUNT];
     bool *places = arena_new_array(&arena, bool, (size_t)problem->device_count + 1);
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&arena, problem);
@@ -48,7 +48,6 @@ static void try_all_choices(Ways *ways, int64_t bound)
         if (keeper_solve(problem, ways->device, places, left, all, NULL).optimal.found)
             incumbent_offer(&ways->best, &all[PLAN_OPTIMAL]);
     }
-    arena_free(&arena);
 }
 
 KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double seconds, Allocation *allocations,
@@ -81,12 +80,11 @@ KeeperResult keeper_solve_recomputing(const Problem *problem, int device, double
 Replanned keeper_replan(const Problem *problem, int device, Allocation *allocation, int neighbourhoods, double deadline)
 {
     if (!size_is_tiny(problem)) return keeper_improve(problem, device, allocation, neighbourhoods, deadline);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation all[PLAN_ALLOCATOR_COUNT];
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) all[a] = allocation_create(&arena, problem);
     OptimalResult best = keeper_solve_recomputing(problem, device, 1e9, all, NULL).optimal;
     if (best.found) allocation_copy(allocation, &all[PLAN_OPTIMAL]);
-    arena_free(&arena);
     return (Replanned){.found = best.found,
                        .exact = best.infeasible || (best.found && best.bound >= best.value),
                        .value_ns = best.value};

@@ -74,7 +74,7 @@ Lanes *lanes_create(const Relaxation *r, Arena *arena)
     const Problem *p = r->problem;
     int classes = r->class_count;
     if (r->levels > 0 || r->high || classes < SIZE_LANE_CLASSES) return NULL;
-    LaneOrder *order = memory_allocate((size_t)classes * sizeof *order);
+    FREED LaneOrder *order = memory_allocate((size_t)classes * sizeof *order);
     int64_t all = 0;
     for (int c = 0; c < classes; c++) {
         const int *low = relaxation_low(r, 0, c);
@@ -106,7 +106,6 @@ Lanes *lanes_create(const Relaxation *r, Arena *arena)
         lanes->reach = arena_new_array(arena, Reach, entries);
         for (int k = 0; k < lanes->block_count; k++) fill_block(lanes, k, r, arena);
     }
-    free(order);
     return lanes;
 }
 

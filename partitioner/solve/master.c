@@ -161,8 +161,8 @@ static void compute_duals(Master *m)
 static void refactor(Master *m)
 {
     size_t rows = (size_t)m->rows;
-    int *basis = memory_allocate(rows * sizeof *basis);
-    bool *taken = memory_allocate(rows * sizeof *taken);
+    FREED int *basis = memory_allocate(rows * sizeof *basis);
+    FREED bool *taken = memory_allocate(rows * sizeof *taken);
     memcpy(basis, m->basis, rows * sizeof *basis);
     reset(m);
     for (size_t k = 0; k < rows; k++) { /* slacks first: they cost nothing to bring in */
@@ -179,8 +179,6 @@ static void refactor(Master *m)
         pivot(m, basis[k], row, 0);
     }
     compute_duals(m);
-    free(basis);
-    free(taken);
 }
 
 /* ---- Interface ---- */

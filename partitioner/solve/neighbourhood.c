@@ -123,7 +123,7 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *allocation, int64_t b
 {
     const Problem *p = n->problem;
     AllocationValue value = allocation_evaluate(p, allocation);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Gaps gaps = {p, allocation, arena_new_array(&arena, bool, (size_t)allocation->stage_count),
                  arena_new_array(&arena, bool, (size_t)p->device_count), 0};
     bool step = p->objective == PLAN_OBJECTIVE_STEP, whole;
@@ -146,6 +146,5 @@ bool neighbourhood_try(Neighbourhood *n, const Allocation *allocation, int64_t b
     n->better += found;
     n->failures = found ? 0 : n->failures + 1;
     n->repeated = found || !whole ? 0 : n->repeated + 1;
-    arena_free(&arena);
     return found;
 }

@@ -209,7 +209,7 @@ static void solve_master(Pricing *x, Arena *arena)
 
 void prices_solve(Prices *prices, Relaxation *r, double target, int max_iterations)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     size_t classes = (size_t)r->class_count, stages = (size_t)r->problem->layer_count;
     Pricing x = {.prices = prices,
                  .relaxation = r,
@@ -232,7 +232,6 @@ void prices_solve(Prices *prices, Relaxation *r, double target, int max_iteratio
         set_first_prices(&x);
         if (!enough(&x) && (r->costed || r->class_count <= SIZE_TOO_MANY_CLASSES)) solve_master(&x, &arena);
     }
-    arena_free(&arena);
 }
 
 void prices_basis_free(PricesBasis *basis) { master_basis_free(basis); }

@@ -284,7 +284,7 @@ static int region_to_split(const Prover *prover)
     const Problem *problem = prover->problem;
     int regions = problem->region_count, found = -1, parts = 0;
     if (regions == 1) return -1;
-    int *component = memory_allocate((size_t)regions * sizeof *component);
+    FREED int *component = memory_allocate((size_t)regions * sizeof *component);
     relaxation_components(problem, prover->cap, component);
     for (int q = 0; q < regions; q++) {
         bool inside = component[q] == q, used = false;
@@ -296,7 +296,6 @@ static int region_to_split(const Prover *prover)
         parts++;
         if (found < 0) found = q;
     }
-    free(component);
     return parts > 1 ? found : -1;
 }
 
@@ -311,10 +310,9 @@ static ProofAnswer search_node(Prover *prover, const Question *q)
                            .best = prover->limits.best,
                            .period_low = prover->limits.period_low,
                            .deadline = prover->limits.deadline};
-    double *price = memory_allocate((size_t)q->r.class_count * sizeof *price);
+    FREED double *price = memory_allocate((size_t)q->r.class_count * sizeof *price);
     for (int c = 0; c < q->r.class_count; c++) price[c] = q->prices.price[c] + (q->r.base ? q->r.base[c] : 0);
     SearchResult result = search_plans(&q->r, price, limits, prover->found);
-    free(price);
     return result.found ? PROOF_FOUND : result.complete ? PROOF_DONE : PROOF_POSSIBLE;
 }
 
@@ -322,17 +320,14 @@ static ProofAnswer split_further(Prover *prover, const Question *q, int *node)
 {
     const Problem *problem = prover->problem;
     if (prover->limits.regions_only) return PROOF_POSSIBLE;
-    SplitCandidate *all = memory_allocate((size_t)(problem->layer_count + problem->device_count + 1) * sizeof *all);
+    FREED SplitCandidate *all =
+        memory_allocate((size_t)(problem->layer_count + problem->device_count + 1) * sizeof *all);
     int count = cut_candidates(&q->r, q->prices.mixture, all);
     count += device_candidates(&q->r, q->prices.mixture, all + count);
     bool limit = prover->proof->node_count >= prover->limits.nodes ||
                  watch_passed(prover->problem->watch, prover->limits.deadline) || prover->depth + 1 >= MAX_DEPTH ||
                  (prover->limits.work && *prover->limits.work < 0);
-    ProofAnswer answer = count == 0 ? PROOF_POSSIBLE
-                         : limit    ? PROOF_GAVE_UP
-                                    : choose_and_branch(prover, all, count, q, node);
-    free(all);
-    return answer;
+    return count == 0 ? PROOF_POSSIBLE : limit ? PROOF_GAVE_UP : choose_and_branch(prover, all, count, q, node);
 }
 
 /* Asks again over all stages what was refuted over arcs, because the checker of the tree does not know arcs. Rarely
@@ -375,7 +370,7 @@ ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool s
                        ProofLimits limits)
 {
     memset(proof, 0, sizeof *proof);
-    Prover *prover = memory_allocate(sizeof *prover);
+    FREED Prover *prover = memory_allocate(sizeof *prover);
     *prover = (Prover){.found = limits.found,
                        .problem = problem,
                        .proof = proof,
@@ -384,9 +379,7 @@ ProofAnswer proof_make(Proof *proof, const Problem *problem, int64_t cap, bool s
                        .target = target,
                        .limits = limits,
                        .root_price = price};
-    ProofAnswer answer = refute(prover, NULL, price, &proof->root);
-    free(prover);
-    return answer;
+    return refute(prover, NULL, price, &proof->root);
 }
 
 void proof_free(Proof *proof)

@@ -226,7 +226,7 @@ static void make_classes(Relaxation *r, const bool *open, const Split *splits, i
     r->late = watch_passed(p->watch, 0);
     r->levels = r->late ? 0 : p->level_limit;
     size_t rows = (size_t)g.rows, levels = (size_t)(r->levels > 0 ? r->levels : 1);
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     size_t entries = levels * rows * cuts;
     int *low = arena_new_array(&scratch, int, entries), *class_of_row = arena_new_array(&scratch, int, rows);
     Hash *hash = arena_new_array(&scratch, Hash, rows);
@@ -266,7 +266,6 @@ static void make_classes(Relaxation *r, const bool *open, const Split *splits, i
         for (size_t c = 0; c < classes; c++)
             memcpy(r->low + (level * classes + c) * cuts, low + (level * rows + (size_t)first_row[c]) * cuts,
                    cuts * sizeof *low);
-    arena_free(&scratch);
 }
 
 /* ---- splits ---- */

@@ -7,14 +7,13 @@
 
 static Replanned solve(const Problem *p, Allocation *allocation)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation best = allocation_create(&arena, p);
     bool fits = allocation_evaluate(p, allocation).fits;
     const Allocation *start = fits ? allocation : NULL;
     OptimalResult result =
         recompute_matters(p) ? recompute_solve(p, start, 1e9, &best, NULL) : optimal_solve(p, start, 1e9, &best, NULL);
     if (result.found) allocation_copy(allocation, &best);
-    arena_free(&arena);
     return (Replanned){
         .found = result.found, .exact = result.bound == result.value || result.infeasible, .value_ns = result.value};
 }
@@ -30,7 +29,7 @@ Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods, d
 {
     static const int64_t WORK = 50000;
     if (size_is_tiny(p)) return solve(p, allocation);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Allocation trial = allocation_create(&arena, p);
     bool fits = allocate_improve(p, allocation, WORK);
     if (!fits && size_has_heuristic(p)) {
@@ -41,6 +40,5 @@ Replanned replan(const Problem *p, Allocation *allocation, int neighbourhoods, d
     for (int k = 0; k < neighbourhoods && fits && !watch_passed(p->watch, deadline); k++)
         if (neighbourhood_try(&search, allocation, 1, &trial)) allocation_copy(allocation, &trial);
     AllocationValue value = allocation_settle(p, allocation);
-    arena_free(&arena);
     return (Replanned){.found = fits, .value_ns = fits ? allocation_objective(p, &value) : 0};
 }

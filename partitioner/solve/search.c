@@ -364,7 +364,7 @@ static int choose_stride(const Relaxation *r, bool rough)
 SearchResult search_plans(const Relaxation *relaxation, const double *price, SearchLimits limits,
                           Allocation *allocation)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const Problem *p = relaxation->problem;
     Search s = {.relaxation = relaxation, .problem = p, .price = price, .limits = limits, .goal = -1};
     int64_t room = MEMORY / (2 * ((int64_t)p->layer_count + 1) * (relaxation->class_count + 1));
@@ -400,6 +400,5 @@ SearchResult search_plans(const Relaxation *relaxation, const double *price, Sea
     free(s.kept);
     free(s.used);
     free(s.chain);
-    arena_free(&arena);
     return result;
 }

@@ -58,7 +58,7 @@ bool solver_try_devices(Solver *s, int64_t cap, const double *price)
 {
     const Problem *p = s->problem;
     size_t devices = (size_t)p->device_count;
-    Worth *worth = memory_allocate(devices * sizeof *worth);
+    FREED Worth *worth = memory_allocate(devices * sizeof *worth);
     bool *left_out = memory_allocate(devices * sizeof *left_out), better = false;
     for (int d = 0; d < p->device_count; d++) worth[d] = (Worth){price[p->type_of[d]], d};
     qsort(worth, devices, sizeof *worth, by_worth);
@@ -67,7 +67,6 @@ bool solver_try_devices(Solver *s, int64_t cap, const double *price)
     better |= try_count(s, cap, worth, count, left_out);
     int more = count + count / 16 + 1;
     if (more <= p->device_count) better |= try_count(s, cap, worth, more, left_out);
-    free(worth);
     free(left_out);
     return better;
 }

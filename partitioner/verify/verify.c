@@ -249,7 +249,7 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
     if (plan->replica_count <= 1)
         return verify_pipeline(verified, plan, costs, allow_unproven, diagnostics) &&
                verify_groupings(plan, costs, diagnostics);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int *group_of = arena_new_array(&arena, int, (size_t)costs->device_count);
     int *microbatches = arena_new_array(&arena, int, (size_t)plan->replica_count);
     for (int r = 0; r < plan->replica_count; r++) microbatches[r] = plan->replicas[r].microbatches;
@@ -264,6 +264,5 @@ bool plan_verify(Verified *verified, const Plan *plan, const Costs *costs, bool 
     }
     ok = ok && verify_groupings(plan, costs, diagnostics);
     if (!ok) *verified = (Verified){0, 0};
-    arena_free(&arena);
     return ok;
 }

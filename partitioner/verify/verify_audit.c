@@ -19,13 +19,12 @@ static bool refuse_audit(const Audited *x, const char *object, const char *forma
 
 static bool refuse_audit(const Audited *x, const char *object, const char *format, ...)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     va_list arguments;
     va_start(arguments, format);
     const char *reason = arena_format_va(&arena, format, arguments);
     va_end(arguments);
     diagnostics_error(x->diagnostics, EXIT_BAD_INPUT, (Place){.file = x->path, .object = object}, NULL, "%s", reason);
-    arena_free(&arena);
     return false;
 }
 
@@ -33,11 +32,10 @@ static bool refuse_audit(const Audited *x, const char *object, const char *forma
 
 static bool check_plan(const Audited *x)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     char hash[33];
     plan_print(x->plan, &text);
     hash_format(hash_bytes(text.bytes, text.size), hash);
-    buffer_free(&text);
     return strcmp(hash, x->audit->plan) == 0 ||
            input_error(x->diagnostics, x->path,
                        "compare it with the plan.json in the directory that holds the folders of its sites",
@@ -128,7 +126,7 @@ static __int128 needed(const Audited *x, const PlanSiteCrossing *planned, int64_
 static bool check_count(const Audited *x, const WireCrossing *crossing, const PlanSiteCrossing *planned)
 {
     const WireAudit *audit = x->audit;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int64_t per_step = planned_per_step(x, crossing);
     __int128 expected = needed(x, planned, per_step);
     bool is_evaluated = planned->kind == PLAN_CROSSING_ACTIVATION && audit->evaluated_batches > 0;
@@ -144,7 +142,6 @@ static bool check_count(const Audited *x, const WireCrossing *crossing, const Pl
                               ? arena_format(&arena, " and %lld evaluated batches", (long long)audit->evaluated_batches)
                               : "",
                           loose ? ", even with those that were broken off" : "");
-    arena_free(&arena);
     return ok;
 }
 
@@ -160,7 +157,7 @@ static int64_t least_bytes(const Audited *x, const PlanSiteCrossing *planned)
 
 static bool check_bytes(const Audited *x, const WireCrossing *crossing, const PlanSiteCrossing *planned)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int64_t each = planned->wire_bytes, line = least_bytes(x, planned), messages = crossing->messages;
     bool whole =
         line == each || (crossing->least % line == 0 && crossing->most % line == 0 && crossing->bytes % line == 0);
@@ -173,7 +170,6 @@ static bool check_bytes(const Audited *x, const WireCrossing *crossing, const Pl
             "%lld messages had %lld bytes, of %lld to %lld each, but the plan says %s%lld", (long long)messages,
             (long long)crossing->bytes, (long long)crossing->least, (long long)crossing->most,
             line < each ? arena_format(&arena, "whole lines of %lld, at most ", (long long)line) : "", (long long)each);
-    arena_free(&arena);
     return ok;
 }
 
@@ -231,7 +227,7 @@ static int64_t most_bytes(WireClass what)
 
 static bool check_other(const Audited *x, const WireCrossing *crossing)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *object =
         arena_format(&arena, "%s, %s to %s", wire_class_name(crossing->what), crossing->from_site, crossing->to_site);
     bool ok = true;
@@ -243,7 +239,6 @@ static bool check_other(const Audited *x, const WireCrossing *crossing)
     else if (crossing->most > most_bytes(crossing->what))
         ok = refuse_audit(x, object, "a message had %lld bytes: such carry %lld at most", (long long)crossing->most,
                           (long long)most_bytes(crossing->what));
-    arena_free(&arena);
     return ok;
 }
 

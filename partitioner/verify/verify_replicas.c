@@ -181,7 +181,7 @@ static bool same_groupings(const Plan *plan, const ReplicaGroups *found)
 /* The search runs again, as a plan does not say whether it was short of time, or how many replicas were asked for. */
 bool verify_groupings(const Plan *plan, const Costs *costs, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Costs whole = *costs;
     PlanRequest request = request_of(plan, costs, &arena);
     bool same = plan->grouping_count == 0 && plan->groupings_tried == 0 && plan->replica_count <= 1;
@@ -193,6 +193,5 @@ bool verify_groupings(const Plan *plan, const Costs *costs, Diagnostics *diagnos
         ReplicaGroups found = replica_groups_choose(&whole, &request, wanted, &arena);
         same = same_groupings(plan, &found);
     }
-    arena_free(&arena);
     return same || refuse(diagnostics, "groupings", "are not those that are found when devices are grouped again");
 }
