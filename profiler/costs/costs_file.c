@@ -364,10 +364,9 @@ static void add_links(JsonWriter *json, const Costs *costs)
     add_matrix(json, "latency_s", costs->latency_s, n);
     add_matrix(json, "bandwidth_Bps", costs->bandwidth_Bps, n);
     if (costs->half_duplex) {
-        double *half = memory_allocate(n * n * sizeof *half);
+        FREED double *half = memory_allocate(n * n * sizeof *half);
         for (size_t i = 0; i < n * n; i++) half[i] = costs->half_duplex[i];
         add_matrix(json, "half_duplex", half, n);
-        free(half);
     }
     json_close(json, '}');
 }
@@ -383,12 +382,11 @@ static void add_keep(JsonWriter *json, const Costs *costs)
 
 static void add_sites(JsonWriter *json, const Costs *costs)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     SitePlaces places = {costs->layer_count, costs->device_count,
                          arena_new_array(&arena, int, (size_t)costs->device_count)};
     for (int d = 0; d < costs->device_count; d++) places.site[d] = costs->devices[d].site;
     site_costs_add(&costs->sites, &places, json);
-    arena_free(&arena);
 }
 
 void costs_print(const Costs *costs, Buffer *buffer)
@@ -421,11 +419,9 @@ void costs_print(const Costs *costs, Buffer *buffer)
 
 Hash costs_hash(const Costs *costs)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     Costs hashed = *costs;
     hashed.microbatch_rows = 0;
     costs_print(&hashed, &buffer);
-    Hash hash = hash_bytes(buffer.bytes, buffer.size);
-    buffer_free(&buffer);
-    return hash;
+    return hash_bytes(buffer.bytes, buffer.size);
 }

@@ -205,12 +205,11 @@ static int64_t stages_limit(const ClusterDevice *device, int64_t memory_bytes, i
 /* Which of this host's OpenCL devices it is: the memory of that. False after reporting that none is, or several are. */
 static bool find_here(const ClusterDevice *device, int64_t *bytes, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int count;
     const OpenClDevice *devices = opencl_devices(&arena, &count, diagnostics), *chosen = NULL;
     if (devices) chosen = opencl_choose(devices, count, device->opencl_platform, device->opencl_device, diagnostics);
     if (chosen) *bytes = chosen->memory_bytes;
-    arena_free(&arena);
     return chosen != NULL;
 }
 
@@ -227,11 +226,10 @@ static bool find_memory(const ClusterDevice *device, const Profile *profile, int
             diagnostics, EXIT_BAD_INPUT, place,
             "measure it with skycc probe and give --profile, or write its size in the cluster file",
             "memory: auto is not known here: the device is on host '%s', and no profile has it", device->host);
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     if (!find_here(device, bytes, &said))
         diagnostics_error(diagnostics, said.exit_code, place, said.first->hint, "memory: auto is not known here: %s",
                           said.first->message);
-    diagnostics_free(&said);
     return *bytes != CLUSTER_MEMORY_OF_DEVICE;
 }
 
@@ -344,13 +342,12 @@ static bool differs(const ClusterDevice *device, const Profile *profile, const M
 /* Programs may be compiled for another host; where this one is named, what is wrong is known before they start. */
 static void warn_of_absence(const ClusterDevice *device, Diagnostics *diagnostics)
 {
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     int64_t bytes;
     if (device->memory_bytes != CLUSTER_MEMORY_OF_DEVICE && strcmp(device->host, "localhost") == 0 &&
         !find_here(device, &bytes, &said))
         diagnostics_warning(diagnostics, (Place){.object = device->name}, said.first->hint,
                             "training cannot start on this host: %s", said.first->message);
-    diagnostics_free(&said);
 }
 
 static void warn_of_guesses(const Cluster *cluster, const Profile *profile, Diagnostics *diagnostics)

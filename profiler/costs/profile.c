@@ -43,7 +43,7 @@ static void add_link(JsonWriter *json, const LinkProfile *link)
 bool profile_write(const Profile *profile, const char *path, Diagnostics *diagnostics)
 {
     static const char margin[] = "\n  ";
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     JsonWriter writer = {.buffer = &text, .spaced = true}, *json = &writer;
     json_open(json, NULL, '{');
     json_add_string(json_break(json, margin), "format", "skycc.profile/1");
@@ -61,9 +61,7 @@ bool profile_write(const Profile *profile, const char *path, Diagnostics *diagno
     json_close(json, ']');
     json_close(json_break(json, "\n"), '}');
     buffer_print(&text, "\n");
-    bool ok = file_write_all(path, text.bytes, text.size, diagnostics);
-    buffer_free(&text);
-    return ok;
+    return file_write_all(path, text.bytes, text.size, diagnostics);
 }
 
 /* ---- Reading ---- */

@@ -118,7 +118,7 @@ void measure_describe_sum(Kernel *kernel, int size)
 
 bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Kernel *product = arena_new(&arena, Kernel), *sum = arena_new(&arena, Kernel);
     measure_describe_product(product, MEASURE_USUAL);
     measure_describe_sum(sum, MEASURE_USUAL);
@@ -132,6 +132,5 @@ bool measure_machine(MachineProfile *machine, const Target *target, Diagnostics 
     bool ok = jit;
     jit_free(jit);
     if (compiled) kernels_free(compiled);
-    arena_free(&arena);
     return ok;
 }

@@ -135,12 +135,11 @@ typedef struct Companion {
 static void *keep_company(void *context)
 {
     Companion *companion = context;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = true;
     while (ok && !atomic_load(companion->stop))
         for (int list = 0; list < SKY_LIST_COUNT && ok; list++)
             ok = execution_run(companion->execution, 0, (SkyListKind)list, 0, &ignored);
-    diagnostics_free(&ignored);
     return NULL;
 }
 
@@ -161,7 +160,7 @@ static bool run_rounds_together(double *seconds, Execution *executions, int othe
                                 Diagnostics *diagnostics)
 {
     atomic_bool stop = false;
-    Companion *companions = memory_allocate((size_t)others * sizeof *companions);
+    FREED Companion *companions = memory_allocate((size_t)others * sizeof *companions);
     for (int i = 0; i < others; i++) {
         companions[i] = (Companion){.execution = &executions[1 + i], .stop = &stop};
         companions[i].started = pthread_create(&companions[i].thread, NULL, keep_company, &companions[i]) == 0;
@@ -170,21 +169,18 @@ static bool run_rounds_together(double *seconds, Execution *executions, int othe
     atomic_store(&stop, true);
     for (int i = 0; i < others; i++)
         if (companions[i].started) pthread_join(companions[i].thread, NULL);
-    free(companions);
     return ok;
 }
 
 /* The median of all that the same work took. */
 static double median_s(const Works *works, Hash hash, const double *seconds)
 {
-    double *samples = memory_allocate((size_t)ROUNDS * works->total * sizeof *samples);
+    FREED double *samples = memory_allocate((size_t)ROUNDS * works->total * sizeof *samples);
     size_t count = 0;
     for (uint32_t w = 0; w < works->total; w++)
         for (int r = 0; r < ROUNDS && hash_equal(works->hash[w], hash); r++)
             samples[count++] = seconds[(size_t)r * works->total + w];
-    double median = measure_median(samples, count);
-    free(samples);
-    return median;
+    return measure_median(samples, count);
 }
 
 /* `share`: of the seconds together. */

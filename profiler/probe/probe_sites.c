@@ -287,7 +287,7 @@ static WireSiteFile describe(const SiteProbe *probe, Arena *arena)
     size_t count = (size_t)cluster->site_count;
     WireSite *sites = arena_new_array(arena, WireSite, count);
     int *ranks = arena_new_array(arena, int, count);
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text, "probe");
     for (size_t s = 0; s < count; s++) {
         const ClusterSite *site = &cluster->sites[s];
@@ -298,7 +298,6 @@ static WireSiteFile describe(const SiteProbe *probe, Arena *arena)
         buffer_print(&text, "\n%s %s %s", site->name, site->key, site->address ? site->address : "");
     }
     Hash run = hash_bytes(text.bytes, text.size);
-    buffer_free(&text);
     return (WireSiteFile){.run = run,
                           .site = probe->site,
                           .site_count = (int)count,
@@ -352,13 +351,12 @@ static bool run(const SiteProbe *probe, const char *local, SiteLink *links, Aren
 bool probe_sites(const SiteProbe *probe, SiteLink *links, Diagnostics *diagnostics)
 {
     char folder[] = "/tmp/skycc-XXXXXX"; /* the path of a socket must be short */
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     if (!mkdtemp(folder))
         return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_FILE("/tmp"), NULL, "cannot make a folder: %s",
                                  strerror(errno));
     bool ok = run(probe, arena_format(&arena, "ipc://%s/gateway", folder), links, &arena, diagnostics);
     unlink(arena_format(&arena, "%s/gateway", folder));
     rmdir(folder);
-    arena_free(&arena);
     return ok;
 }

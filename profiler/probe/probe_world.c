@@ -48,13 +48,12 @@ int probe_world_agree(const ProbeWorld *world, int code)
 bool probe_world_speaks(const ProbeWorld *world, Hash said)
 {
     if (!world->distributed) return true;
-    Hash *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED Hash *all = memory_allocate((size_t)world->size * sizeof *all);
     MPI_Request request;
     MPI_Iallgather(&said, sizeof said, MPI_BYTE, all, sizeof said, MPI_BYTE, MPI_COMM_WORLD, &request);
     wait_asleep(&request);
     bool alone = true;
     for (int rank = 0; rank < world->rank; rank++) alone = alone && !hash_equal(all[rank], said);
-    free(all);
     return alone;
 }
 
@@ -230,11 +229,10 @@ static void measure_pair(const ProbeWorld *world, const Cluster *cluster, const 
 
 void probe_world_measure_links(const ProbeWorld *world, const Cluster *cluster, Profile *profile)
 {
-    void *data = memory_allocate(MOST_BYTES);
+    FREED void *data = memory_allocate(MOST_BYTES);
     size_t zones = (size_t)cluster->zone_count;
     profile->links = arena_new_array(&profile->arena, LinkProfile, zones * (zones + 1) / 2);
     for (int zone = 0; zone < cluster->zone_count; zone++)
         for (int other = zone, pair[2]; other < cluster->zone_count; other++)
             if (representatives(cluster, zone, other, pair)) measure_pair(world, cluster, pair, data, profile);
-    free(data);
 }
