@@ -209,7 +209,9 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
     ImportOptions whole_options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
     Graph graph, whole_graph;
     ImportedModel model, whole;
-    Diagnostics ties = {0}, unread = {0}; /* warnings that were given when the model was compiled */
+    FREED_WITH(diagnostics_free)
+    Diagnostics ties = {0},
+                unread = {0}; /* warnings that were given when the model was compiled */
     graph_init(&graph, path);
     graph_init(&whole_graph, path);
     bool ok = import_parameters(&graph, &model, path, &options, &ties);
@@ -232,8 +234,6 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
     graph_free(&whole_graph);
     imported_model_free(&model);
     imported_model_free(&whole);
-    diagnostics_free(&ties);
-    diagnostics_free(&unread);
     return ok;
 }
 

@@ -63,7 +63,7 @@ static size_t first_use(const InitializerUses *uses, StringMap *firsts, const ch
 static void find_leaders(Importer *importer, InitializerUses *uses)
 {
     bool through_identities = uses->count > uses->direct;
-    StringMap alike = {0}, calls = {0};
+    FREED_WITH(string_map_free) StringMap alike = {0}, calls = {0};
     for (size_t i = 0; i < uses->direct; i++) {
         InitializerUse *use = &uses->items[i];
         if (through_identities) {
@@ -75,8 +75,6 @@ static void find_leaders(Importer *importer, InitializerUses *uses)
                of_call = first_use(uses, &calls, node ? pytorch_call(&importer->arena, node) : NULL, i);
         use->leader = uses->items[first < of_call ? first : of_call].leader;
     }
-    string_map_free(&alike);
-    string_map_free(&calls);
 }
 
 void find_initializer_uses(Importer *importer, InitializerUses *uses)

@@ -121,7 +121,7 @@ static void warn_about_unused(const Importer *importer)
 {
     const ImportOptions *options = importer->options;
     const ImportedModel *model = importer->model;
-    Buffer known = {0};
+    FREED_WITH(buffer_free) Buffer known = {0};
     for (size_t i = 0; i < model->dimension_count; i++)
         buffer_print(&known, "%s%s", i ? ", " : "", model->dimensions[i].name);
     for (size_t i = 0; i < options->dimension_count; i++)
@@ -129,7 +129,6 @@ static void warn_about_unused(const Importer *importer)
             diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file), NULL,
                                 "--dim %s is ignored: the model's open dimensions are %s", options->dimensions[i].name,
                                 known.size ? known.bytes : "none");
-    buffer_free(&known);
 }
 
 bool import_inputs(Importer *importer)
@@ -143,11 +142,10 @@ bool import_inputs(Importer *importer)
     }
     Place place = PLACE_FILE(importer->graph->file);
     if (binder.unbound.size) {
-        Buffer hint = {0};
+        FREED_WITH(buffer_free) Buffer hint = {0};
         buffer_print(&hint, "give their values:%s", binder.unbound.bytes);
         diagnostics_error(importer->diagnostics, EXIT_BAD_INPUT, place, hint.bytes,
                           "has dimensions without a value, but programs are compiled for fixed shapes");
-        buffer_free(&hint);
     }
     if (binder.assumed.size)
         diagnostics_warning(importer->diagnostics, place, NULL, "its open dimensions are set to %s",

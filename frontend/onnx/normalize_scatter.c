@@ -74,7 +74,7 @@ bool normalize_non_zero(OnnxNode *node)
 static void select_top(const Value *values, int64_t first, int64_t stride, int64_t extent, bool largest, int64_t count,
                        int64_t *places)
 {
-    bool *taken = memory_allocate((size_t)extent);
+    FREED bool *taken = memory_allocate((size_t)extent);
     for (int64_t k = 0; k < count; k++) {
         int64_t best = -1;
         for (int64_t i = 0; i < extent; i++) {
@@ -86,7 +86,6 @@ static void select_top(const Value *values, int64_t first, int64_t stride, int64
         taken[best] = true;
         places[k] = best;
     }
-    free(taken);
 }
 
 /* Of constants only: exports pick positions with it. */

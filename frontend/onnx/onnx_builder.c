@@ -277,11 +277,10 @@ static void fill_weight(const BuilderWeight *weight, const InitialWeights *optio
                         size_t count)
 {
     if (weight->fill == FILL_NORMAL) {
-        Buffer stream = {0};
+        FREED_WITH(buffer_free) Buffer stream = {0};
         buffer_print(&stream, "init/%s", weight->tensor->name);
         random_fill_normal(random_stream(options->seed, buffer_text(&stream)), (uint64_t)first, options->deviation,
                            values, count);
-        buffer_free(&stream);
         return;
     }
     if (weight->fill == FILL_GIVEN) {
@@ -360,7 +359,7 @@ static void place_outside(OnnxBuilder *builder, const char *location)
 
 static void write_outside(const OnnxBuilder *builder, const InitialWeights *options, FILE *stream)
 {
-    float *values = memory_allocate(PIECE_ELEMENTS * sizeof *values);
+    FREED float *values = memory_allocate(PIECE_ELEMENTS * sizeof *values);
     for (size_t i = 0; i < builder->weight_count && !ferror(stream); i++) {
         const BuilderWeight *weight = &builder->weights[i];
         if (weight->location) continue;
@@ -373,7 +372,6 @@ static void write_outside(const OnnxBuilder *builder, const InitialWeights *opti
         }
         for (int64_t n = pad(bytes_of(weight)); n > 0; n--) fputc(0, stream);
     }
-    free(values);
 }
 
 static bool write_model(const OnnxBuilder *builder, OutputFile *file, Diagnostics *diagnostics)

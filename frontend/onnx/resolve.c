@@ -191,7 +191,7 @@ static bool check_outputs(Importer *importer)
 {
     const Onnx__GraphProto *graph = importer->proto;
     int errors = importer->diagnostics->errors;
-    StringMap seen = {0};
+    FREED_WITH(string_map_free) StringMap seen = {0};
     if (!graph->n_output) refuse(importer, "graph", graph->name ? graph->name : "", "has no outputs");
     for (size_t i = 0; i < graph->n_output; i++) {
         const char *name = graph->output[i]->name ? graph->output[i]->name : "";
@@ -200,7 +200,6 @@ static bool check_outputs(Importer *importer)
         else if (!string_map_add(&seen, name, 0))
             refuse(importer, "output", name, "is listed twice");
     }
-    string_map_free(&seen);
     return importer->diagnostics->errors == errors;
 }
 

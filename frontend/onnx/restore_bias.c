@@ -57,7 +57,7 @@ static void restore(OnnxModel *model, Onnx__NodeProto *node, const Onnx__TensorP
 void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics)
 {
     const Onnx__GraphProto *graph = model->proto->graph;
-    StringMap initializers = {0};
+    FREED_WITH(string_map_free) StringMap initializers = {0};
     for (uint32_t i = 0; i < graph->n_initializer; i++) string_map_add(&initializers, graph->initializer[i]->name, i);
     for (size_t n = 0; n < graph->n_node; n++) {
         Onnx__NodeProto *node = graph->node[n];
@@ -81,5 +81,4 @@ void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics)
         diagnostics_warning(diagnostics, place, "give --freeze to keep it zero",
                             "the exporter removed its bias (all zeros): the bias is trained as '%s'", name);
     }
-    string_map_free(&initializers);
 }

@@ -256,7 +256,7 @@ void wire_strip_weights(const unsigned char *bytes, size_t size, Buffer *thin, W
             buffer_append(thin, outer.start, (size_t)(outer.end - outer.start));
             continue;
         }
-        Buffer graph = {0}, tensor = {0};
+        FREED_WITH(buffer_free) Buffer graph = {0}, tensor = {0};
         for (at = outer.data; at < outer.end; at = inner.end) {
             read_field(at, outer.end, &inner);
             if (inner.number != GRAPH_INITIALIZER) {
@@ -268,7 +268,5 @@ void wire_strip_weights(const unsigned char *bytes, size_t size, Buffer *thin, W
             append_message(&graph, GRAPH_INITIALIZER, &tensor);
         }
         append_message(thin, MODEL_GRAPH, &graph);
-        buffer_free(&graph);
-        buffer_free(&tensor);
     }
 }
