@@ -70,7 +70,7 @@ bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
     FILE *file = fopen(path, "rbe");
     free(path);
     if (!file) return false;
-    Buffer content = {0};
+    FREED_WITH(buffer_free) Buffer content = {0};
     char chunk[4096];
     for (size_t size; (size = fread(chunk, 1, sizeof chunk, file)) > 0;) buffer_append(&content, chunk, size);
     futimens(fileno(file), NULL); /* may fail: a cache that others own */
@@ -82,7 +82,6 @@ bool cache_load(const Cache *cache, Hash kernel, Buffer *object)
         valid = hash_equal(stated, found);
     }
     if (valid) buffer_append(object, content.bytes + sizeof(Hash), content.size - sizeof(Hash));
-    buffer_free(&content);
     return valid;
 }
 

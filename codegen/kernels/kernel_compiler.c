@@ -289,7 +289,7 @@ void kernels_free(CompiledKernels *compiled)
 static void print_description(const CompiledKernel *compiled, const Kernel *kernel, KernelText form, Buffer *text)
 {
     char mark = form == KERNEL_TEXT_LLVM ? ';' : '#';
-    Buffer description = {0};
+    FREED_WITH(buffer_free) Buffer description = {0};
     kernel_print(kernel, &description);
     buffer_print(text, "%c %s:\n", mark, compiled->symbol);
     for (const char *line = buffer_text(&description); *line;) {
@@ -298,7 +298,6 @@ static void print_description(const CompiledKernel *compiled, const Kernel *kern
         line += length + (line[length] == '\n');
     }
     buffer_print(text, "\n");
-    buffer_free(&description);
 }
 
 void kernels_print(const CompiledKernels *compiled, KernelText form, Buffer *text)

@@ -84,7 +84,7 @@ static void add(Buffer *text, const char *flag) { buffer_print(text, "%s%s", tex
 
 const char *target_flags(const Target *target, Arena *arena)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     int level = level_of(target);
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         char said = said_of(target->features, flags[i].llvm);
@@ -97,9 +97,7 @@ const char *target_flags(const Target *target, Arena *arena)
         add(&text, "amx_tile");
         add(&text, "amx_bf16");
     }
-    const char *result = arena_string(arena, buffer_text(&text));
-    buffer_free(&text);
-    return result;
+    return arena_string(arena, buffer_text(&text));
 }
 
 const char *target_architecture(const Target *target, Arena *arena)
