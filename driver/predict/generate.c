@@ -14,10 +14,9 @@
 
 static void append_token(Buffer *text, const Tokenizer *tokenizer, Spelling spelling, int32_t id)
 {
-    Buffer piece = {0};
+    FREED_WITH(buffer_free) Buffer piece = {0};
     if (!tokenizer_is_special(tokenizer, id) && tokenizer_piece(tokenizer, id, &piece))
         token_text_append(text, spelling, buffer_text(&piece), piece.size);
-    buffer_free(&piece);
 }
 
 typedef struct Candidate {
@@ -171,7 +170,7 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
               int threads, Buffer *text, Diagnostics *diagnostics)
 {
     const char *const texts[2] = {options->prompt, NULL};
-    TextRows prompt = {.count = 0};
+    FREED_WITH(text_rows_free) TextRows prompt = {.count = 0};
     Generation generation = {.predictor = predictor};
     bool ok = text_rows_encode(&prompt, tokenizer, texts, false, 0, INT32_MAX, diagnostics);
     const TokenFrame *frame = tokenizer_text_frame(tokenizer);
@@ -210,7 +209,6 @@ bool generate(Predictor *predictor, const GenerateOptions *options, Tokenizer *t
                             (long long)most);
     if (ok && options->verbose) tell_speed(&generation, length - given, start);
     predictor->rows = NULL;
-    text_rows_free(&prompt);
     text_rows_free(&generation.row);
     return ok;
 }

@@ -25,13 +25,12 @@ static void find_words(RowWords *words, const Predictions *predictions, int64_t 
                             rows->words[row].count);
         else
             text_words_find(&words->texts[t], predictions->tokenizer, texts[t]);
-    int32_t *tokens = memory_allocate((size_t)rows->width * sizeof *tokens);
+    FREED int32_t *tokens = memory_allocate((size_t)rows->width * sizeof *tokens);
     for (int64_t i = 0; i < rows->width; i++)
         tokens[i] = (int32_t)element_as_integer(tensor->dtype, tensor->data, row * rows->width + i);
     const TokenIds ids[2] = {words->texts[0].ids, words->texts[1].ids};
     tokenizer_find_texts(predictions->tokenizer, ids, texts[1] != NULL, tokens, (size_t)rows->width, words->begin,
                          words->count);
-    free(tokens);
 }
 
 static void free_words(RowWords *words)
@@ -41,10 +40,9 @@ static void free_words(RowWords *words)
 
 static void print_span(Predictions *predictions, const char *text, size_t begin, size_t end)
 {
-    char *copy = memory_allocate(end - begin + 1);
+    FREED char *copy = memory_allocate(end - begin + 1);
     memcpy(copy, text + begin, end - begin);
     predictions_field(predictions, copy);
-    free(copy);
 }
 
 bool predictions_words(Predictions *predictions, int64_t row, Diagnostics *diagnostics)

@@ -113,14 +113,13 @@ static void note_tokens(Scores *scores, int64_t row, double loss)
         int64_t classes[2] = {scores->numbers[labels[t]], scores->found[t]};
         for (after = t + 1; after < width && labels[after] < 0;) after++;
         for (int k = 0; k < 2; k++) {
-            Buffer name = {0};
+            FREED_WITH(buffer_free) Buffer name = {0};
             int32_t id = masked ? (int32_t)classes[k] : tokens.ids[t];
             tokens_text(&name, &tokens, masked ? &id : tokens.ids + t, masked ? 1 : after - t);
             if (!name.size) tokenizer_piece(predictions->tokenizer, id, &name); /* such as [UNK] */
             if (!masked) buffer_print(&name, " %s", label_name(scores, classes[k]));
             const char *text = buffer_text(&name);
             list(&names[k], wrong < MOST_NAMED ? text + strspn(text, " ") : "...");
-            buffer_free(&name);
         }
         wrong++;
     }
@@ -218,11 +217,10 @@ static void note_answers(Scores *scores)
         int32_t begin = scores->questions[q].begin, found = scores->answers[q].begin;
         size_t place = begin >= 0 ? (size_t)begin : found >= 0 ? (size_t)found : 0;
         shortened_text(&text, texts->contexts[q], place, place + (begin >= 0 ? strlen(texts->answers[q]) : 0));
-        char *predicted = best_answer_text(&scores->answers[q], texts, q);
+        FREED char *predicted = best_answer_text(&scores->answers[q], texts, q);
         worst_rows_add(&scores->worst, (WorstRow){q, loss, NAN, .label = texts->answers[q],
                                                   .predicted = arena_format(predictions->arena, "%s", predicted),
                                                   .question = kept(scores, &question), .text = kept(scores, &text)});
-        free(predicted);
     }
 }
 
@@ -316,7 +314,7 @@ static void report_worst(Scores *scores)
     for (int i = 0; i < scores->worst.count; i++) {
         const WorstRow *row = &scores->worst.items[i];
         RowTokens tokens = row_tokens(predictions->rows, row->row, predictions->tokenizer);
-        Buffer text = {0}, start = {0};
+        FREED_WITH(buffer_free) Buffer text = {0}, start = {0};
         if (!row->text) tokens_text(&text, &tokens, tokens.ids, tokens.count);
         if (predictions->head == HEAD_NEXT) shortened_text(&start, buffer_text(&text), 0, 0);
         json_open(json, NULL, '{');
@@ -331,8 +329,6 @@ static void report_worst(Scores *scores)
         if (!isnan(row->score)) json_add_number(json, "score", row->score);
         json_add_number(json, "loss", row->loss);
         json_close(json, '}');
-        buffer_free(&text);
-        buffer_free(&start);
     }
     json_close(json, ']');
 }
@@ -454,7 +450,7 @@ static void normalise(double *rows, int64_t row_count, int64_t count)
 static void count_pairs(Scores *scores, double *texts, double *partners, int64_t rows, int64_t count)
 {
     static const double temperature = 0.05;
-    double *cosines = memory_allocate((size_t)rows * sizeof *cosines);
+    FREED double *cosines = memory_allocate((size_t)rows * sizeof *cosines);
     normalise(texts, rows, count);
     normalise(partners, rows, count);
     for (int64_t r = 0; r < rows; r++) {
@@ -470,7 +466,6 @@ static void count_pairs(Scores *scores, double *texts, double *partners, int64_t
         scores->compared += rows > 1;
         scores->right += further > 0 && further + as_near == rows;
     }
-    free(cosines);
 }
 
 static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)

@@ -48,7 +48,7 @@ static Tokenizer *open_in_folder(const char *folder, bool cased, Arena *arena, b
 
 Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool cased, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     struct stat status;
     bool there = folder && stat(folder, &status) == 0 && S_ISDIR(status.st_mode), absent = !there;
     Tokenizer *tokenizer = there ? open_in_folder(folder, cased, &arena, &absent, diagnostics) : NULL;
@@ -59,7 +59,6 @@ Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool 
                     : folder ? "the folder it was imported from is gone: "
                              : "it was not imported from a folder",
                     folder ? folder : "");
-    arena_free(&arena);
     return tokenizer;
 }
 
@@ -145,7 +144,7 @@ static bool take_words(TextRows *rows, int64_t row, TableField field, TableForma
 {
     json_t *list = cell_words(field, format);
     ListedWords *words = &rows->words[row];
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     char number[32];
     bool ok = list != NULL;
     words->ends = arena_new_array(&rows->arena, size_t, json_array_size(list));
@@ -156,7 +155,6 @@ static bool take_words(TextRows *rows, int64_t row, TableField field, TableForma
         words->ends[words->count] = text.size;
     }
     rows->texts[row][0] = arena_string_n(&rows->arena, buffer_text(&text), text.size);
-    buffer_free(&text);
     json_decref(list);
     return ok;
 }

@@ -11,7 +11,7 @@ Spelling token_spelling(Tokenizer *tokenizer)
 {
     static const char text[] = "a b";
     TokenIds ids = {0};
-    Buffer pieces = {0};
+    FREED_WITH(buffer_free) Buffer pieces = {0};
     Spelling spelling = SPELLED_WORDS;
     if (!tokenizer_encode(tokenizer, text, strlen(text), &ids))
         for (size_t i = 0; i < ids.count; i++) tokenizer_piece(tokenizer, ids.items[i], &pieces);
@@ -21,7 +21,6 @@ Spelling token_spelling(Tokenizer *tokenizer)
         if (c == BYTE_BLANK) spelling = SPELLED_BYTES;
         if (c == PIECE_BLANK) spelling = SPELLED_SPACES;
     }
-    buffer_free(&pieces);
     free(ids.items);
     return spelling;
 }

@@ -33,7 +33,7 @@ void tokens_text(Buffer *text, const RowTokens *row, const int32_t *ids, int64_t
     const TokenizerSpecials *specials = tokenizer_specials(row->tokenizer);
     bool between = false;
     for (int64_t t = 0; t < count; t++) {
-        Buffer piece = {0}, own = {0};
+        FREED_WITH(buffer_free) Buffer piece = {0}, own = {0};
         bool stands_for_word = ids[t] == specials->mask || ids[t] == specials->unknown;
         if (tokenizer_is_special(row->tokenizer, ids[t]) && !stands_for_word) {
             between = text->size > 0;
@@ -44,8 +44,6 @@ void tokens_text(Buffer *text, const RowTokens *row, const int32_t *ids, int64_t
             if (between && !blank) buffer_print(text, " / %s", buffer_text(&own) + strspn(buffer_text(&own), " \n"));
             between &= blank;
         }
-        buffer_free(&piece);
-        buffer_free(&own);
     }
     while (text->size && text->bytes[text->size - 1] == '\n') text->size--;
 }
