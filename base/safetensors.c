@@ -153,17 +153,15 @@ static bool read_header(SafeTensors *file, const char *path, Diagnostics *diagno
     if (length > MAX_HEADER_BYTES || length > file->file.size - LENGTH_BYTES)
         return refuse(diagnostics, path, NULL, "is not a safetensors file, or it ends inside its header");
     json_error_t error;
-    json_t *header = json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *header =
+        json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(header)) {
         char problem[JSON_ERROR_TEXT_LENGTH + 64];
         snprintf(problem, sizeof problem, "has no valid header: %s", header ? "it is not an object" : error.text);
-        json_decref(header);
         return refuse(diagnostics, path, NULL, problem);
     }
     size_t start = LENGTH_BYTES + (size_t)length;
-    bool ok = read_entries(file, path, header, bytes + start, file->file.size - start, diagnostics);
-    json_decref(header);
-    return ok;
+    return read_entries(file, path, header, bytes + start, file->file.size - start, diagnostics);
 }
 
 bool safetensors_open(SafeTensors *file, const char *path, Diagnostics *diagnostics)

@@ -339,10 +339,8 @@ static void list_commands(Finetuning *finetuning, int64_t number)
 
 static double read_metric(const char *path, const char *name, Diagnostics *diagnostics)
 {
-    json_t *root = json_read(path, diagnostics);
-    double value = root ? json_number_value(json_object_get(root, name)) : NAN;
-    json_decref(root);
-    return value;
+    json_auto_t *root = json_read(path, diagnostics);
+    return root ? json_number_value(json_object_get(root, name)) : NAN;
 }
 
 /* RUN/NAME of the best seed, as RUN has it after a single one. */

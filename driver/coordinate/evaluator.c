@@ -55,15 +55,13 @@ pid_t evaluator_begin(const char *directory, const char *checkpoint, const char 
 static bool read_result(const char *path, Evaluation *evaluation)
 {
     FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
-    json_t *json = json_read(path, &unsaid);
+    json_auto_t *json = json_read(path, &unsaid);
     input_files_release_path(path);
     for (int m = 0; m < EVALUATION_METRICS; m++) {
         const json_t *value = json_object_get(json, evaluation_metrics[m]);
         evaluation->values[m] = json_is_number(value) ? json_number_value(value) : NAN;
     }
-    bool ok = json != NULL;
-    json_decref(json);
-    return ok;
+    return json != NULL;
 }
 
 bool evaluator_ended(pid_t process, const char *directory, bool waits, bool *ok, Evaluation *evaluation)

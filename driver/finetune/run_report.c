@@ -302,7 +302,7 @@ static void print_seeds(const RunReport *report)
     long long first = atoll(report->settings->of[SETTING_SEED].value);
     for (long long seed = first; seed < first + atoll(seeds); seed++) {
         const char *part = arena_format(&report->settings->arena, "%s/seed-%lld", report->run, seed);
-        json_t *metrics = read_json(report, part, "metrics.json");
+        json_auto_t *metrics = read_json(report, part, "metrics.json");
         double values[2] = {number_of(metrics, metric), number_of(metrics, "loss")};
         if (metrics) {
             buffer_print(report->page, "<tr><th>%lld</th><td class=n>%.4f</td><td class=n>%.4f</td></tr>\n", seed,
@@ -310,7 +310,6 @@ static void print_seeds(const RunReport *report)
             for (int k = 0; k < 2; k++) sums[k] += values[k], squares[k] += values[k] * values[k];
             count++;
         }
-        json_decref(metrics);
     }
     buffer_print(report->page, count > 1 ? "<tr class=best><th>mean (standard error)</th>" : "");
     for (int k = 0; k < 2 && count > 1; k++)

@@ -36,9 +36,8 @@ static bool find_tokenizer(SourceModel *model, const char *folder, Arena *arena,
                            "has no tokenizer: there is neither tokenizer.json nor vocab.txt in %s", folder);
     model->tokenizer = arena_format(arena, "%s/vocab.txt", folder);
     if (access(config, F_OK) != 0) return true;
-    json_t *root = json_read_reals(config, diagnostics);
+    json_auto_t *root = json_read_reals(config, diagnostics);
     model->cased = json_is_false(json_object_get(root, "do_lower_case"));
-    json_decref(root);
     return root != NULL;
 }
 

@@ -121,15 +121,14 @@ static void take_value(TableSurvey *survey, SurveyColumn *column, const char *te
 static bool take_list(TableSurvey *survey, SurveyColumn *column, TableField field, bool cut)
 {
     char number[32];
-    json_t *list = cut ? cell_list(field, BLANKS) : cell_read(field);
-    if (!json_is_array(list)) return json_decref(list), false;
+    json_auto_t *list = cut ? cell_list(field, BLANKS) : cell_read(field);
+    if (!json_is_array(list)) return false;
     for (size_t i = 0; list && i < json_array_size(list); i++) {
         const char *item = cell_label(json_array_get(list, i), number);
         if (item) take_value(survey, column, item);
     }
     list_form_take(&column->form, list);
     column->lists++;
-    json_decref(list);
     return true;
 }
 
@@ -292,7 +291,7 @@ static void encode_members(Lengths *lengths, const json_t *object)
 
 static void encode_field(Lengths *lengths, TableField field)
 {
-    json_t *list = lengths->lists ? cell_list(field, BLANKS) : NULL;
+    json_auto_t *list = lengths->lists ? cell_list(field, BLANKS) : NULL;
     char number[32];
     for (size_t k = 0; k < json_array_size(list); k++) {
         const json_t *item = json_array_get(list, k), *content = json_object_get(item, "content");
@@ -305,7 +304,6 @@ static void encode_field(Lengths *lengths, TableField field)
         if (word) tokenizer_encode(lengths->tokenizer, word, strlen(word), &lengths->ids);
     }
     if (!list) tokenizer_encode(lengths->tokenizer, field.text, field.length, &lengths->ids);
-    json_decref(list);
 }
 
 static bool take_length(void *context, TableReader *reader, const size_t *at)

@@ -142,7 +142,7 @@ static bool find_columns(const TableReader *reader, const char *const *names, si
 /* The words of a list become a text, with blanks between. */
 static bool take_words(TextRows *rows, int64_t row, TableField field, TableFormat format)
 {
-    json_t *list = cell_words(field, format);
+    json_auto_t *list = cell_words(field, format);
     ListedWords *words = &rows->words[row];
     FREED_WITH(buffer_free) Buffer text = {0};
     char number[32];
@@ -155,7 +155,6 @@ static bool take_words(TextRows *rows, int64_t row, TableField field, TableForma
         words->ends[words->count] = text.size;
     }
     rows->texts[row][0] = arena_string_n(&rows->arena, buffer_text(&text), text.size);
-    json_decref(list);
     return ok;
 }
 

@@ -299,7 +299,7 @@ void config_free(HuggingFaceConfig *config)
 
 const char *const *config_labels(const char *source, Arena *arena, size_t *count)
 {
-    json_t *root = json_loads(source, 0, NULL);
+    json_auto_t *root = json_loads(source, 0, NULL);
     const json_t *names = json_object_get(root, "id2label");
     *count = json_object_size(names);
     const char **labels = arena_new_array(arena, const char *, *count + 1);
@@ -309,7 +309,6 @@ const char *const *config_labels(const char *source, Arena *arena, size_t *count
         const char *name = json_string_value(json_object_get(names, key));
         labels[i] = arena_string(arena, name ? name : key);
     }
-    json_decref(root);
     return labels;
 }
 
@@ -351,7 +350,7 @@ void config_print_json(const json_t *root, Buffer *buffer)
 
 void config_print(const HuggingFaceConfig *config, const Head *head, Buffer *buffer)
 {
-    json_t *root = json_copy(config->json);
+    json_auto_t *root = json_copy(config->json);
     if (!root) memory_exhausted();
     Arena arena = {0};
     json_object_set_new(root, "architectures", json_pack("[s]", class_name(&arena, config->type, head->kind)));
@@ -372,5 +371,4 @@ void config_print(const HuggingFaceConfig *config, const Head *head, Buffer *buf
         if (json_object_get(root, key)) json_object_set_new(root, key, json_string("float32"));
     }
     config_print_json(root, buffer);
-    json_decref(root);
 }

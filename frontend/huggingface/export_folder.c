@@ -64,7 +64,7 @@ static bool name_labels(const Job *job, json_t *config)
 static bool write_config(Job *job, const char *text)
 {
     json_error_t error;
-    json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     bool ok = json_is_object(config) || input_error(job->diagnostics, job->model->path, NULL,
                                                     "its property " PROPERTY_CONFIG " is not a JSON object");
     FREED_WITH(buffer_free) Buffer buffer = {0};
@@ -73,7 +73,6 @@ static bool write_config(Job *job, const char *text)
         config_print_json(config, &buffer);
         ok = file_write_part(place_of(job, "config.json"), buffer.bytes, buffer.size, job->diagnostics);
     }
-    json_decref(config);
     return ok;
 }
 

@@ -200,7 +200,7 @@ static int blanks_before(const Job *job)
         warn(job, "it puts a blank before texts that begin with one, and after special tokens");
         return 1;
     }
-    json_t *single = json_pack("[O]", normalizer);
+    json_auto_t *single = json_pack("[O]", normalizer);
     list = json_object_get(normalizer, "normalizers");
     json_array_foreach(list ? list : single, i, step)
     {
@@ -212,7 +212,6 @@ static int blanks_before(const Job *job)
         else
             replaced = INT_MIN / 2;
     }
-    json_decref(single);
     return replaced == 1 ? prefix : -1;
 }
 

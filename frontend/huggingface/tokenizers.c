@@ -26,7 +26,7 @@ const char *folder_tokenizers(const char *folder, Arena *arena)
     const char *hashes = "", *path = arena_format(arena, "%s/tokenizer.json", folder);
     if (folder_find(folder, "tokenizer.json", MOST_TOKENIZER_BYTES, &unused) == FOLDER_PRESENT)
         hashes = add_hash(arena, hashes, tokenizer_open_json(path, &unused));
-    json_t *config = NULL;
+    json_auto_t *config = NULL;
     if (folder_find(folder, "tokenizer_config.json", MOST_TOKENIZER_BYTES, &unused) == FOLDER_PRESENT)
         config = json_read_reals(arena_format(arena, "%s/tokenizer_config.json", folder), &unused);
     const json_t *lower = json_object_get(config, "do_lower_case");
@@ -35,7 +35,6 @@ const char *folder_tokenizers(const char *folder, Arena *arena)
         for (int lowercase = 0; lowercase < 2; lowercase++)
             if (!json_is_boolean(lower) || json_is_true(lower) == lowercase)
                 hashes = add_hash(arena, hashes, tokenizer_open(path, lowercase, &unused));
-    json_decref(config);
     return hashes;
 }
 

@@ -289,7 +289,7 @@ static json_t *own_message(Job *job, const json_t *message)
 /* Appends a column's messages, or its text as one of that role. An input goes on with the question before it. */
 static bool append_column(Job *job, json_t *messages, TableField field, const char *role, const char *column)
 {
-    json_t *list = field.nested || job->text_count == 1 ? cell_read(field) : NULL;
+    json_auto_t *list = field.nested || job->text_count == 1 ? cell_read(field) : NULL;
     json_t *last = json_array_get(messages, json_array_size(messages) - 1);
     bool ok = true;
     if (field.nested || job->text_count == 1) {
@@ -308,7 +308,6 @@ static bool append_column(Job *job, json_t *messages, TableField field, const ch
                             json_sprintf("%s\n%.*s", json_string_value(json_object_get(last, "content")),
                                          (int)field.length, field.text));
     }
-    json_decref(list);
     return ok;
 }
 

@@ -218,7 +218,7 @@ static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id
     FREED_WITH(buffer_free) Buffer path = {0};
     buffer_print(&path, "%s/tokenizer_config.json", folder);
     bool there = access(buffer_text(&path), F_OK) == 0;
-    json_t *root = there ? json_read_reals(buffer_text(&path), diagnostics) : NULL;
+    json_auto_t *root = there ? json_read_reals(buffer_text(&path), diagnostics) : NULL;
     const json_t *value = json_object_get(root, "eos_token");
     const char *name = json_string_value(json_is_object(value) ? json_object_get(value, "content") : value);
     *id = name ? token_of(tokenizer, name) : -1;
@@ -226,7 +226,6 @@ static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id
     if (name && *id < 0)
         ok = input_error(diagnostics, buffer_text(&path), "name the token: --end-of-text TOKEN",
                          "names '%.60s' as eos_token, which is no special token of the tokenizer", name);
-    json_decref(root);
     return ok;
 }
 

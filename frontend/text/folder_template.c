@@ -89,7 +89,7 @@ static bool open_all(FolderTemplate *template, const char *folder, Diagnostics *
     char *alone = join(folder, "chat_template.jinja");
     template->path = join(folder, "tokenizer_config.json");
     bool config = access(template->path, F_OK) == 0, ok = true;
-    json_t *root = config ? json_read_reals(template->path, diagnostics) : NULL;
+    json_auto_t *root = config ? json_read_reals(template->path, diagnostics) : NULL;
     take_tokens(template, root);
     if (config && !root) {
         ok = false;
@@ -105,7 +105,6 @@ static bool open_all(FolderTemplate *template, const char *folder, Diagnostics *
         ok = open_given(template, json_object_get(root, "chat_template"), diagnostics);
     }
     free(alone);
-    json_decref(root);
     return ok;
 }
 
@@ -197,7 +196,7 @@ static bool find_content(FolderTemplate *template, const json_t *chat, size_t co
  * the last one otherwise, that token. As text, in `mark`. */
 static bool find_end(FolderTemplate *template, const json_t *chat, Buffer *mark)
 {
-    json_t *other = json_copy((json_t *)chat);
+    json_auto_t *other = json_copy((json_t *)chat);
     json_object_set_new(other, "messages",
                         json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "a", "role",
                                   "assistant", "content", SENTINEL, "role", "user", "content", "a"));
@@ -221,7 +220,6 @@ static bool find_end(FolderTemplate *template, const json_t *chat, Buffer *mark)
         break;
     }
     free(ids.items);
-    json_decref(other);
     return mark->size;
 }
 
@@ -326,7 +324,7 @@ bool folder_template_write(FolderTemplate *template, const json_t *chat, Buffer 
 
 int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer *text, Buffer *problem)
 {
-    json_t *chat = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", SENTINEL);
+    json_auto_t *chat = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", SENTINEL);
     FREED_WITH(buffer_free) Buffer mark = {0};
     TokenIds ids = {0};
     const Buffer *asked = &template->out[0].text;
@@ -351,6 +349,5 @@ int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer
         if (!written) buffer_append(text, after, (size_t)(last - after));
     }
     free(ids.items);
-    json_decref(chat);
     return end;
 }

@@ -251,10 +251,8 @@ static bool takes_lists(const Job *job, TableField field)
 {
     if (job->list_count || job->labels.row_count) return job->list_count;
     if (job->options->task != DATASET_COLUMNS || !field.text) return job->options->task == DATASET_MULTI_LABEL;
-    json_t *list = cell_read(field);
-    bool is_list = json_is_array(list);
-    json_decref(list);
-    return is_list;
+    json_auto_t *list = cell_read(field);
+    return json_is_array(list);
 }
 
 /* False if the row is to be left out, after reporting where that is an error. */
