@@ -99,8 +99,8 @@ static bool refuse_repeated(Links *links)
     for (size_t i = 1; i < links->count; i++)
         if (compare_ends(sorted[i - 1].ends[0], sorted[i].ends[0]) == 0 &&
             compare_ends(sorted[i - 1].ends[1], sorted[i].ends[1]) == 0)
-            ok = yaml_error(&links->reader->yaml, sorted[i].node, NULL, NULL, "this pair is linked before, at line %zu",
-                            sorted[i - 1].node->start_mark.line + 1);
+            ok = yaml_error(&links->reader->yaml, sorted[i].node, NULL, NULL,
+                            "this pair is linked already, at line %zu", sorted[i - 1].node->start_mark.line + 1);
     return ok;
 }
 
@@ -203,11 +203,11 @@ static void warn_of_unlinked(const Links *links)
         for (int b = a + 1; b < count; b++) {
             if (links->specificity[a * count + b]) continue;
             YamlNode *root = links->reader->yaml.root;
-            diagnostics_warning(links->reader->yaml.diagnostics,
-                                (Place){.file = links->reader->yaml.path, .line = (int)root->start_mark.line + 1},
-                                "add the link, or a default_link", "no link joins %s and %s: taken as free",
-                                cluster->devices[links->zone_device[a]].name,
-                                cluster->devices[links->zone_device[b]].name);
+            diagnostics_warning(
+                links->reader->yaml.diagnostics,
+                (Place){.file = links->reader->yaml.path, .line = (int)root->start_mark.line + 1},
+                "add the link, or a default_link", "no link joins %s and %s: planned as if it took no time",
+                cluster->devices[links->zone_device[a]].name, cluster->devices[links->zone_device[b]].name);
             return;
         }
 }

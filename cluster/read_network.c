@@ -41,8 +41,8 @@ static bool read_ports(ClusterReader *reader, YamlNode *node)
     if (*end != '-' || last_end == end + 1 || *last_end || first < LEAST_PORT || last > MOST_PORT ||
         last - first + 1 < LEAST_PORTS)
         return yaml_error(&reader->yaml, node, NULL, "for instance 20000-20999",
-                          "ports '%s' are no range of at least %d ports from %d to %d", text, LEAST_PORTS, LEAST_PORT,
-                          MOST_PORT);
+                          "ports '%s' are not a range of at least %d ports from %d to %d", text, LEAST_PORTS,
+                          LEAST_PORT, MOST_PORT);
     reader->cluster->network.first_port = (int)first;
     reader->cluster->network.last_port = (int)last;
     return true;

@@ -144,7 +144,7 @@ static bool check(const LaunchPlan *plan, Diagnostics *diagnostics)
         const LaunchRank *rank = &plan->ranks[r];
         if (rank->host && !launch_host_is_valid(rank->host))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->host}, NULL,
-                                     "is no host name that a launcher understands");
+                                     "is not a host name that a launcher understands");
         if (!is_plain(prefix_of(rank), "/ =,:+"))
             return diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.object = rank->prefix}, NULL,
                                      "a launch command may hold only plain words, without quotes");

@@ -50,8 +50,7 @@ bool run_options_complete(Options *completed, const Options *options, Settings *
     completed->model = run_file(&settings->arena, run, "model.onnx");
     completed->checkpoint = run_file(&settings->arena, run, "checkpoints");
     if (access(completed->checkpoint, F_OK) != 0)
-        return input_error(diagnostics, run, "go on with it by skycc finetune --resume",
-                           "has no checkpoint yet: training has not come so far");
+        return input_error(diagnostics, run, "go on with it by skycc finetune --resume", "has no checkpoint yet");
     const char *embedding = there(settings, run, "embedding.onnx");
     if (embedding) completed->model = embedding, completed->checkpoint = NULL;
     if (!options->labels && settings_name_labels(settings))

@@ -45,5 +45,5 @@ bool head_loss(const OnnxModel *model, const char **loss, Diagnostics *diagnosti
     return *loss || (head.kind != HEAD_MEAN && head.kind != HEAD_FIRST) ||
            diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(model->path),
                              "import it with --head pairs:mean, which embeds two texts a row",
-                             "has an embedding as its output, which alone has no loss");
+                             "has an embedding as its output, and no loss is defined for an embedding alone");
 }

@@ -162,7 +162,7 @@ static void judge_room(Judgement *judgement, char cell[static CELL])
     char text[2][REPORT_TEXT];
     uint64_t needed = survey_missing_bytes(survey);
     if (survey->read_only)
-        complain(judgement, "choose another folder with --to", "%s cannot be made there, or not be written to",
+        complain(judgement, "choose another folder with --to", "this user cannot make %s there, or cannot write to it",
                  judgement->deployment->destination);
     if (survey->room_bytes == UINT64_MAX) {
         snprintf(cell, CELL, "?");

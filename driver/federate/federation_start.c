@@ -247,7 +247,7 @@ static bool take_former(FederationStart *start, Federation *federation, const Fe
     const FederationPrivacy *before = &was->privacy, *now = &federation->privacy;
     if (strcmp(compiled->model_hash, federation->compiled.model_hash) != 0 ||
         strcmp(compiled->low_rank, federation->compiled.low_rank) != 0 || !same_tensors(model, former))
-        return input_error(diagnostics, path, "use the same --lora, --freeze and --train as then",
+        return input_error(diagnostics, path, "use the same --lora, --freeze and --train as when it was trained",
                            "belongs to a federation that trains another model, or other parameters of it");
     if (former->round >= federation->rounds)
         return input_error(diagnostics, path, "raise --rounds",

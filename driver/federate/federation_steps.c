@@ -34,7 +34,7 @@ bool federation_settle_rows(Federation *federation, const char *file, int64_t ro
         said |= !federation->sites[s].rows_per_step;
         if (!settle_rows(&federation->sites[s], file, rows, microbatches, diagnostics)) return false;
     }
-    return said || usage_error(diagnostics, "leave it out, or leave rows_per_step out where it is to hold",
+    return said || usage_error(diagnostics, "leave it out, or leave out rows_per_step at the sites that should use it",
                                "--microbatches changes nothing: every site of %s has rows_per_step", file);
 }
 
@@ -103,7 +103,7 @@ bool federation_settle_steps(Federation *federation, int64_t elements, const cha
         federation->compiled.why_steps = reason(federation, &rules, replicas, federation->local_steps);
         if (federation->local_steps == MOST_LOCAL_STEPS)
             ok = diagnostics_error(diagnostics, EXIT_NO_PLAN, PLACE_NONE, "give local_steps a number",
-                                   "with no number of local steps 95%% of the time is left for training");
+                                   "no number of local steps leaves 95%% of the time for training");
         ok = ok && federation_settle_overlap(federation, diagnostics);
     }
     return ok;

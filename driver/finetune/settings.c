@@ -201,7 +201,7 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
     if (ok && strcmp(settings->of[SETTING_FORMAT].value, RUN_FORMAT) != 0)
         ok = yaml_error(&file, members[SETTING_FORMAT].value, NULL, NULL, "is not " RUN_FORMAT);
     if (ok && task_find(settings->of[SETTING_TASK].value) == TASK_COUNT)
-        ok = yaml_error(&file, members[SETTING_TASK].value, NULL, NULL, "is no task of skycc finetune");
+        ok = yaml_error(&file, members[SETTING_TASK].value, NULL, NULL, "is not a task of skycc finetune");
     for (size_t i = 0; ok && i < sizeof counts / sizeof *counts; i++)
         ok = !members[counts[i]].value || yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word,
                                                        counts[i] != SETTING_PATIENCE, INT32_MAX, &(int64_t){0});

@@ -146,7 +146,7 @@ static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const 
     if (!first || columns->task == TASK_ANSWERS) return true;
     if (!first->filled) return input_error(diagnostics, table, hint, "has no label in column '%s'", first->name);
     if (names && first->distinct < 2)
-        return input_error(diagnostics, table, hint ? hint : "rows of another label are needed to learn from",
+        return input_error(diagnostics, table, hint ? hint : "add rows with another label",
                            "has only one label in column '%s': '%.40s'", first->name, first_value(first));
     bool each = names || (columns->task == TASK_REGRESSION && columns->label_count == 1);
     if (each) warn_of_gaps(survey, first, diagnostics);
@@ -163,9 +163,8 @@ static bool check_labels(TableSurvey *survey, const TaskColumns *columns, const 
     if (columns->task == TASK_CLASSES && first->distinct * 2 > first->filled)
         diagnostics_warning(diagnostics, PLACE_FILE(table),
                             first->numbers == first->filled ? "--task regression predicts numbers"
-                            : is_written_number(first->odd)
-                                ? "write numbers as 3.5, without a comma or a sign of percent"
-                                : hint,
+                            : is_written_number(first->odd) ? "write numbers as 3.5, without a comma or a percent sign"
+                                                            : hint,
                             "has %zu different labels in %zu rows of column '%s': too few rows to learn most of them",
                             first->distinct, first->filled, first->name);
     for (size_t i = 0; columns->task == TASK_MULTI_LABEL && columns->label_count > 1 && i < columns->label_count; i++) {
@@ -289,7 +288,7 @@ void data_overlap_check(const char *train, const char *other, const char *called
         diagnostics_warning(diagnostics, PLACE_FILE(called), "give a larger table with --eval FILE, or try --seeds 5",
                             "has only %zu rows to evaluate on: metrics are mostly chance", count);
     if (found)
-        diagnostics_warning(diagnostics, PLACE_FILE(called), "remove what is there twice from the tables",
+        diagnostics_warning(diagnostics, PLACE_FILE(called), "remove the repeated rows from the tables",
                             "%zu of %zu rows to evaluate on have the same text as a row that is trained on: metrics "
                             "look better than they are",
                             found, count);

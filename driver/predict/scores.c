@@ -480,7 +480,7 @@ static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)
                            "embeds single texts: there is nothing to compare them with");
     if (all < 2)
         return input_error(diagnostics, predictions->rows->file, "give it at least two rows",
-                           "has one pair, which can be told from no other");
+                           "has only one pair: there is no other to tell it from");
     double *texts = memory_allocate(2 * (size_t)(batch * count) * sizeof *texts);
     double *partners = texts + batch * count;
     bool ok = true;

@@ -113,7 +113,7 @@ static bool read_array(const char *path, NpyArray *array, const unsigned char *b
 {
     enum { MAGIC_BYTES = 6 };
     if (size < MAGIC_BYTES + 6 || memcmp(bytes, "\x93NUMPY", MAGIC_BYTES) != 0 || bytes[6] < 1 || bytes[6] > 3)
-        return refuse(path, array->name, diagnostics, "is no NumPy array");
+        return refuse(path, array->name, diagnostics, "is not a NumPy array");
     size_t start = bytes[6] == 1 ? 10 : 12, length = 0; /* the length has two bytes in version 1, else four */
     for (size_t i = start; i-- > 8;) length = length << 8 | bytes[i];
     if (length > size - start) return refuse(path, array->name, diagnostics, "was cut off inside its header");
@@ -189,7 +189,7 @@ static bool read_archive(const char *path, const MappedFile *file, Arena *arena,
                          Diagnostics *diagnostics)
 {
     zip_t *zip = open_archive(file);
-    if (!zip) return refuse(path, NULL, diagnostics, "is no ZIP archive, or was cut off");
+    if (!zip) return refuse(path, NULL, diagnostics, "is not a ZIP archive, or was cut off");
     size_t entries = (size_t)zip_get_num_entries(zip, 0), budget = file->size;
     StringMap names = {0};
     bool ok = true;

@@ -240,7 +240,7 @@ static json_t *read_extra(Job *job, size_t extra, bool *ok)
     json_t *value = NULL;
     if (text && length) {
         value = json_loadb(text, length, 0, NULL);
-        *ok &= value || table_error(&job->reader, NULL, "'%s' is a text that is no JSON", extras[extra]);
+        *ok &= value || table_error(&job->reader, NULL, "'%s' is not valid JSON", extras[extra]);
     } else if (json_is_array(given) || json_is_object(given)) {
         value = json_incref((json_t *)given);
     }
@@ -298,7 +298,7 @@ static bool append_column(Job *job, json_t *messages, TableField field, const ch
                          "'%s' is not a list of messages", column);
         for (size_t i = 0; ok && i < json_array_size(list); i++) {
             json_t *message = own_message(job, json_array_get(list, i));
-            ok = json_is_object(message) || table_error(&job->reader, NULL, "has a message that is no object");
+            ok = json_is_object(message) || table_error(&job->reader, NULL, "has a message that is not an object");
             if (ok) json_array_append_new(messages, message);
         }
     } else if (role) {

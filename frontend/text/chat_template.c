@@ -225,7 +225,7 @@ static bool configured_end(const char *folder, Tokenizer *tokenizer, int32_t *id
     bool ok = root || !there;
     if (name && *id < 0)
         ok = input_error(diagnostics, buffer_text(&path), "name the token: --end-of-text TOKEN",
-                         "names '%.60s' as eos_token, which is no special token of the tokenizer", name);
+                         "names '%.60s' as eos_token, which is not a special token of the tokenizer", name);
     return ok;
 }
 
@@ -237,7 +237,7 @@ int32_t chat_end_of_text(const char *name, const char *folder, Tokenizer *tokeni
     for (size_t i = 0; id < 0 && !name && i < sizeof usual / sizeof *usual; i++) id = token_of(tokenizer, usual[i]);
     if (id < 0)
         usage_error(diagnostics, "name the token: --end-of-text TOKEN",
-                    name ? "--end-of-text %s is no special token of the tokenizer"
+                    name ? "--end-of-text %s is not a special token of the tokenizer"
                          : "the tokenizer does not say which token ends a text",
                     name);
     return id;

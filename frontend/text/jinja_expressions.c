@@ -131,7 +131,7 @@ static json_t *make_object(JinjaRun *run, const JinjaArguments *arguments)
     json_t *object = jinja_keep(run, json_object(), 0);
     for (size_t i = 0; object && i < arguments->count; i++) {
         if (!arguments->names[i] || jinja_is_namespace(run, arguments->values[i]))
-            return jinja_fail(run, "makes an object of what is not supported");
+            return jinja_fail(run, "makes an object of something that skycc does not support");
         json_t *value = arguments->values[i];
         json_object_set_new(object, arguments->names[i], value ? json_incref(value) : json_null());
     }
@@ -173,7 +173,7 @@ static json_t *call(JinjaRun *run, const char *name, const JinjaArguments *argum
     case 2: return make_range(run, arguments);
     case 3: return jinja_fail(run, "%.200s", json_is_string(first) ? json_string_value(first) : "it refuses");
     case 4: return now(run, first);
-    default: return jinja_fail(run, "calls '%.40s', which is no function that skycc knows", name);
+    default: return jinja_fail(run, "calls '%.40s', a function that skycc does not know", name);
     }
 }
 
@@ -196,7 +196,7 @@ static json_t *read_object(JinjaRun *run)
         const json_t *key = jinja_expression(run);
         jinja_expect(run, JINJA_SIGN, ":");
         json_t *value = jinja_expression(run);
-        if (lives(run) && !json_is_string(key)) return jinja_fail(run, "an object has a key that is no text");
+        if (lives(run) && !json_is_string(key)) return jinja_fail(run, "an object has a key that is not a text");
         if (jinja_is_namespace(run, value)) return jinja_fail(run, "keeps a namespace in an object");
         if (lives(run)) json_object_set_new(object, json_string_value(key), value ? json_incref(value) : json_null());
         if (!jinja_is(run, JINJA_SIGN, "}")) jinja_expect(run, JINJA_SIGN, ",");
@@ -338,7 +338,7 @@ static json_t *add(JinjaRun *run, json_t *a, json_t *b)
         jinja_print(run, &text, b);
         return jinja_take(run, &text);
     }
-    if (!json_is_array(a) || !json_is_array(b)) return jinja_fail(run, "adds what cannot be added");
+    if (!json_is_array(a) || !json_is_array(b)) return jinja_fail(run, "adds two values that cannot be added");
     json_t *list = jinja_array(run);
     for (size_t i = 0; i < json_array_size(a); i++) jinja_push(run, list, json_array_get(a, i));
     for (size_t i = 0; i < json_array_size(b); i++) jinja_push(run, list, json_array_get(b, i));
@@ -349,7 +349,8 @@ static json_t *calculate(JinjaRun *run, char operator, json_t * a, json_t *b)
 {
     if (!lives(run)) return NULL;
     if (operator== '+' && !json_is_number(a)) return add(run, a, b);
-    if (!json_is_number(a) || !json_is_number(b)) return jinja_fail(run, "calculates with what is no number");
+    if (!json_is_number(a) || !json_is_number(b))
+        return jinja_fail(run, "calculates with a value that is not a number");
     json_int_t x = json_integer_value(a), y = json_integer_value(b), made = 0;
     double p = json_number_value(a), q = json_number_value(b);
     bool whole = json_is_integer(a) && json_is_integer(b) && operator!= '/', fits = true;

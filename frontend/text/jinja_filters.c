@@ -164,7 +164,7 @@ json_t *jinja_method(JinjaRun *run, const char *name, json_t *value, const Jinja
     case 8: return split(run, text, first, second ? json_integer_value(second) : -1);
     case 10: return json_boolean(is_marked(text, first, true));
     case 11: return change_case(run, value, CAPITAL);
-    default: return jinja_fail(run, "calls .%.40s() of what has no such method that skycc knows", name);
+    default: return jinja_fail(run, "calls .%.40s(), which skycc does not know for such a value", name);
     }
 }
 
@@ -237,7 +237,7 @@ static json_t *pairs(JinjaRun *run, const json_t *object, bool values)
 {
     json_t *list = jinja_array(run), *member;
     const char *key;
-    if (object && !json_is_object(object)) return jinja_fail(run, "takes the items of what has none");
+    if (object && !json_is_object(object)) return jinja_fail(run, "takes the items of a value that has none");
     json_object_foreach((json_t *)object, key, member)
     {
         json_t *pair = values ? member : jinja_array(run);

@@ -200,7 +200,7 @@ static void run_for(JinjaRun *run)
 static void set_member(JinjaRun *run, const char *name, json_t *value, json_t *space)
 {
     if (!jinja_is_namespace(run, space))
-        jinja_fail(run, "sets a member of what is no namespace");
+        jinja_fail(run, "sets a member of a value that is not a namespace");
     else if (jinja_is_namespace(run, value))
         jinja_fail(run, "keeps a namespace in another, which is not supported");
     else

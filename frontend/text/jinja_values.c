@@ -120,7 +120,7 @@ int jinja_compare(JinjaRun *run, const json_t *a, const json_t *b)
     double x, y;
     if (number_of(a, &x) && number_of(b, &y)) return (x > y) - (x < y);
     if (json_is_string(a) && json_is_string(b)) return strcmp(json_string_value(a), json_string_value(b));
-    jinja_fail(run, "compares what has no order");
+    jinja_fail(run, "compares values that have no order");
     return 0;
 }
 
@@ -144,7 +144,7 @@ size_t jinja_length(JinjaRun *run, const json_t *value)
 {
     if (json_is_array(value)) return json_array_size(value);
     if (json_is_object(value)) return json_object_size(value);
-    if (value && !json_is_string(value)) jinja_fail(run, "takes the length of what has none");
+    if (value && !json_is_string(value)) jinja_fail(run, "takes the length of a value that has none");
     size_t count = 0;
     const char *text = json_is_string(value) ? json_string_value(value) : "";
     for (size_t i = 0; text[i]; i++) count += ((unsigned char)text[i] & 0xc0) != 0x80;
@@ -168,7 +168,7 @@ json_t *jinja_list(JinjaRun *run, const json_t *value)
 
 json_t *jinja_member(JinjaRun *run, const json_t *value, const json_t *key)
 {
-    if (!value) return jinja_fail(run, "takes a member of what is undefined");
+    if (!value) return jinja_fail(run, "takes a member of an undefined value");
     if (json_is_string(key)) return json_object_get(value, json_string_value(key));
     if (!json_is_integer(key) || !(json_is_array(value) || json_is_string(value))) return NULL;
     json_int_t at = json_integer_value(key), count = (json_int_t)jinja_length(run, value);
@@ -189,7 +189,8 @@ static json_int_t bound(const json_t *given, json_int_t count, bool backward, bo
 
 json_t *jinja_slice(JinjaRun *run, const json_t *value, json_t *const bounds[static 3])
 {
-    if (!json_is_string(value) && !json_is_array(value)) return jinja_fail(run, "takes a slice of what has none");
+    if (!json_is_string(value) && !json_is_array(value))
+        return jinja_fail(run, "takes a slice of a value that has none");
     json_int_t count = (json_int_t)jinja_length(run, value);
     json_int_t step = bounds[2] ? json_integer_value(bounds[2]) : 1;
     if (step != 1 && step != -1) return jinja_fail(run, "takes a slice of steps other than 1 and -1");
@@ -324,7 +325,7 @@ void jinja_print_json(JinjaRun *run, Buffer *out, const json_t *value, int inden
     jinja_step(run);
     if (run->failed) return;
     if (!value || depth > JINJA_MOST_DEPTH) {
-        jinja_fail(run, value ? "lists are too deep" : "tojson of what is undefined");
+        jinja_fail(run, value ? "lists are too deep" : "tojson of an undefined value");
     } else if (object || json_is_array(value)) {
         buffer_append(out, object ? "{" : "[", 1);
         json_object_foreach((json_t *)value, key, member)

@@ -37,7 +37,8 @@ static bool unpack(const char *path, const char *bytes, size_t size, Buffer *unp
     if (state == Z_STREAM_END && !unpacked->size) return input_error(diagnostics, path, NULL, "is empty");
     return state == Z_STREAM_END ||
            input_error(diagnostics, path, "fetch it again, or try gzip -t",
-                       state == Z_OK || state == Z_BUF_ERROR ? "is a gzip file that breaks off" : "is no gzip file");
+                       state == Z_OK || state == Z_BUF_ERROR ? "is a gzip file that ends too early"
+                                                             : "is not a gzip file");
 }
 
 bool table_unwrap(const char *path, const char *bytes, size_t size, Buffer *unpacked, Diagnostics *diagnostics)

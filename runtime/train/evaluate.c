@@ -384,7 +384,7 @@ bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricC
     bool has_loss = false, ok = true;
     if (counting.compared == COMPARES_PAIRS && dataset->rows == 1)
         ok = input_error(diagnostics, dataset->path, "give it at least two rows",
-                         "has one pair, which can be told from no other");
+                         "has only one pair: there is no other to tell it from");
     for (uint32_t s = 0; s < pipeline->program->stage_count; s++) has_loss |= pipeline->program->stages[s].has_loss;
     *choice = *wanted;
     choice->metrics |= besides;

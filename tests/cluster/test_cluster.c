@@ -311,7 +311,7 @@ static void bad_links_targets_and_keeps_are_refused(void **state)
     refuses(TWO "links: {x: y}\n", "links: must be a list");
     refuses(TWO "links:\n- {between: [x, y], latency: 1ms, bandwidth: 1Gbit}\n"
                 "- {between: [y, x], latency: 2ms, bandwidth: 1Gbit}\n",
-            ":4:3: error: this pair is linked before, at line 3");
+            ":4:3: error: this pair is linked already, at line 3");
     refuses(TWO "default_link: {latency: 1ms}\n", "default_link: key 'bandwidth' is missing");
     refuses(TWO "default_link: 1ms\n", "default_link: must be a mapping");
     refuses(TWO "keep: {inputs: z}\n", ":2:16: error: keep: unknown device 'z'");

@@ -155,7 +155,7 @@ def check_refusals():
 
     refuse(2, "<|begin_of_text|>", "chats.jsonl", "--chat-template", "llama3")
     refuse(2, "is for conversations", "book.txt", "--chat-template", "chatml")
-    refuse(2, "</none> is no special token", "book.txt", "--end-of-text", "</none>")
+    refuse(2, "</none> is not a special token", "book.txt", "--end-of-text", "</none>")
     refuse(1, "vocabulary", "chats.jsonl", model="small")
 
 

@@ -307,7 +307,7 @@ def check_pairs():
     for command in (["evaluate", "apart", "alone.csv"],
                     ["finetune", "model", "two.csv", "--eval", "alone.csv", "-o", "refused", "--epochs", "1"]):
         result = run(skycc, *command, code=1)
-        require("has one pair, which can be told from no other" in result.stderr, command, result.stderr)
+        require("has only one pair: there is no other to tell it from" in result.stderr, command, result.stderr)
     text = run(skycc, "evaluate", "apart", "equal.csv").stdout
     require("accuracy     0.00%" in text, "what tells nothing apart is right:", text)
     finetune("two.csv", "equal", "--eval", "equal.csv")
@@ -392,8 +392,8 @@ def check_forms():
         packed = file.read()
     for name, content, reason in (("rows.parquet", b"PAR1..", "pandas.read_parquet"),
                                   ("book.csv", b"PK\3\4", "workbook"),
-                                  ("rows.csv.xz", b"\xfd7zXZ\0.", "unxz"), ("cut.csv.gz", packed[:50], "breaks off"),
-                                  ("odd.csv.gz", packed[:2] + b"odd", "no gzip file"),
+                                  ("rows.csv.xz", b"\xfd7zXZ\0.", "unxz"), ("cut.csv.gz", packed[:50], "ends too early"),
+                                  ("odd.csv.gz", packed[:2] + b"odd", "not a gzip file"),
                                   ("rows.json", b"[{\"text\": ]", "error"),
                                   ("one.json", b"{\n\"a\": 1}", "a list \"data\"")):
         with open(name, "wb") as file:

@@ -116,7 +116,7 @@ static void what_is_no_supported_array_is_refused(void **state)
     char wide[10020]; /* a dictionary that would be right, were it shorter */
     snprintf(wide, sizeof wide, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,) %9960s}", "");
     refuses(wide, 4, "damaged or not supported");
-    refuses("", 0, "is no NumPy array");
+    refuses("", 0, "is not a NumPy array");
 }
 
 /* The offset of the first entry of the central directory. */

@@ -99,7 +99,7 @@ def check_columns():
         json.dump({"eos_token": {"content": "<|im_start|>"}, "model_max_length": 10**30}, file)
     ids = tokenize("rows.csv", "qwen", "--task", "chat", "--text", "instruction,output", "--chat-template", "plain")[0]
     require([row[-1] for row in ids] == [added["<|im_start|>"]] * 2, "tokenizer_config.json", ids)
-    for config, wanted in (('{"eos_token": "<end>"}', "no special token"), ('{"eos_token": ', "not valid JSON")):
+    for config, wanted in (('{"eos_token": "<end>"}', "not a special token"), ('{"eos_token": ', "not valid JSON")):
         with open("tokenizer_config.json", "w") as file:
             file.write(config)
         result = subprocess.run([skycc, "tokenize", "rows.csv", "--tokenizer", "qwen.json", "--task", "chat", "--text",
@@ -210,7 +210,7 @@ def check_refusals():
                         ("chat_template_kwargs", {"enable_thinking": False})):
         refuse_rows(1, f"has '{name}', which the chat template chatml does not write",
                     [{"messages": [ask, answer], name: value}])
-    refuse_rows(1, "'tools' is a text that is no JSON", [{"messages": [ask, answer], "tools": "x"}])
+    refuse_rows(1, "'tools' is not valid JSON", [{"messages": [ask, answer], "tools": "x"}])
     refuse_rows(1, "has 'thinking'", [{"messages": [ask, {**answer, "thinking": "hm"}]}])
     refuse_rows(1, "content is not a text", [{"messages": [{"role": "user", "content": [{"type": "image"}]}, answer]}])
     refuse_rows(1, "is not a list of messages", [{"messages": "a"}])
@@ -221,7 +221,7 @@ def check_refusals():
                         name, tokenizer=name)
     refuse_rows(1, "has no 'messages'", [{"prompt": "a", "response": "b"}])
     refuse_rows(2, "the token <|begin_of_text|>", [{"messages": [ask, answer]}], "--chat-template", "llama3")
-    refuse_rows(2, "no special token", [{"messages": [ask, answer]}], "--end-of-text", "<end>")
+    refuse_rows(2, "not a special token", [{"messages": [ask, answer]}], "--end-of-text", "<end>")
     refuse_rows(2, "leave out --label", [{"messages": [ask, answer]}], "--label", "x")
 
 
