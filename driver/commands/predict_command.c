@@ -277,7 +277,7 @@ static bool open_tokenizer(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
     prediction->tokenizer =
-        options->tokenizer ? text_tokenizer_open(options->tokenizer, options->cased, diagnostics)
+        options->tokenizer ? tokenizer_open_named(options->tokenizer, !options->cased, diagnostics)
                            : text_tokenizer_of_folder(prediction->folder, options->model, options->cased, diagnostics);
     return prediction->tokenizer;
 }
@@ -438,7 +438,7 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
     const Options *options = prediction->options;
     const char *suffix = options->output ? strrchr(options->output, '.') : NULL;
     if (prediction->measures && options->tokenizer) {
-        prediction->tokenizer = text_tokenizer_open(options->tokenizer, options->cased, diagnostics);
+        prediction->tokenizer = tokenizer_open_named(options->tokenizer, !options->cased, diagnostics);
         if (!prediction->tokenizer) return false;
     }
     if (!read_labels_of(prediction, diagnostics) ||

@@ -243,13 +243,6 @@ static bool decide_head(Decision *decision, Diagnostics *diagnostics)
 
 /* ---- Length ---- */
 
-static Tokenizer *open_tokenizer(const SourceModel *model, Diagnostics *diagnostics)
-{
-    const char *suffix = strrchr(model->tokenizer, '.');
-    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(model->tokenizer, diagnostics)
-                                                  : tokenizer_open(model->tokenizer, !model->cased, diagnostics);
-}
-
 /* Long texts of questions become windows of at most ANSWER_LENGTH tokens that share a part, documents windows that
  * share none. */
 static void take_windows(Decision *decision, const uint32_t *lengths)
@@ -397,7 +390,7 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
                            "%s takes rows of %lld tokens, neither more nor fewer", model->path,
                            (long long)model->width);
     const TaskColumns *columns = &decision->columns;
-    Tokenizer *tokenizer = open_tokenizer(model, diagnostics);
+    Tokenizer *tokenizer = tokenizer_open_named(model->tokenizer, !model->cased, diagnostics);
     if (!tokenizer) return false;
     set(TOKENIZER, model->tokenizer, NULL);
     set(CASED, model->cased ? "true" : NULL, NULL);

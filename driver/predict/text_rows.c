@@ -14,13 +14,6 @@ static const char *const input_names[ROW_TENSORS] = {"input_ids",   "attention_m
 
 /* ---- Tokenizers ---- */
 
-Tokenizer *text_tokenizer_open(const char *file, bool cased, Diagnostics *diagnostics)
-{
-    const char *suffix = strrchr(file, '.');
-    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(file, diagnostics)
-                                                  : tokenizer_open(file, !cased, diagnostics);
-}
-
 /* Whether tokenizer_config.json says that capitals are kept. False if it cannot be read. */
 static bool read_case(const char *folder, const char *path, bool *cased, Diagnostics *diagnostics)
 {

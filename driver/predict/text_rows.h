@@ -49,8 +49,6 @@ void text_rows_free(TextRows *rows);
 /* NULL if there is none of that name. */
 const RowTensor *text_rows_find(const TextRows *rows, const char *name);
 
-/* Opens a tokenizer.json or, with any other suffix, a vocabulary. NULL after reporting. */
-Tokenizer *text_tokenizer_open(const char *file, bool cased, Diagnostics *diagnostics);
 /* Opens the tokenizer of a Hugging Face folder: tokenizer.json, else vocab.txt, which is cased if `cased` or
  * tokenizer_config.json says so. `folder` NULL: not known. NULL after reporting. */
 Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool cased, Diagnostics *diagnostics);

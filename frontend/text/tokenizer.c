@@ -46,6 +46,13 @@ Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics)
     return tokenizer;
 }
 
+Tokenizer *tokenizer_open_named(const char *path, bool lowercase, Diagnostics *diagnostics)
+{
+    const char *suffix = strrchr(path, '.');
+    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(path, diagnostics)
+                                                  : tokenizer_open(path, lowercase, diagnostics);
+}
+
 void tokenizer_free(Tokenizer *tokenizer)
 {
     if (!tokenizer) return;

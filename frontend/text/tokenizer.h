@@ -20,6 +20,8 @@ typedef struct TokenizerSpecials {
 Tokenizer *tokenizer_open(const char *path, bool lowercase, Diagnostics *diagnostics);
 /* Reads a tokenizer.json. */
 Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics);
+/* A tokenizer.json if the name ends in .json, else a vocabulary. */
+Tokenizer *tokenizer_open_named(const char *path, bool lowercase, Diagnostics *diagnostics);
 void tokenizer_free(Tokenizer *tokenizer);
 
 /* The frame of one text. */
