@@ -141,7 +141,7 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
     return true;
 }
 
-/* Makes the form with so many micro-batches if it can be made, lists what its layers do, and measures it if asked to. */
+/* Makes the form if it can be made, lists what its layers do, and measures it if asked to. */
 static bool measure_form(Probe *probe, MachineProfile *machine, ProbedForm *form, bool measures,
                          Diagnostics *diagnostics)
 {

@@ -320,6 +320,24 @@ static bool move_cuts(Climb *c)
 /* Whether a device may be moved; a keeper stays at both ends. */
 static bool is_end(const Climb *c, int stage) { return c->trial.device[stage] == c->fastest->keeper; }
 
+/* The trial with one cut in another place, too; in any case the trial is the fastest again. */
+static bool offer_with_cuts(Climb *c)
+{
+    Arena arena = {0};
+    Allocation moved = allocation_create(&arena, c->fastest->problem);
+    allocation_copy(&moved, &c->trial);
+    bool better = offer_trial(c);
+    for (int k = 0; k + 1 < moved.stage_count && !better && c->fastest->restricts; k++)
+        for (int step = -2; step <= 2 && !better; step++) {
+            if (step == 0 || is_late(c->fastest)) continue;
+            allocation_copy(&c->trial, &moved);
+            c->trial.end[k] += step;
+            better = offer_trial(c);
+        }
+    arena_free(&arena);
+    return better;
+}
+
 static bool swap_stages(Climb *c)
 {
     bool better = false;
@@ -330,7 +348,7 @@ static bool swap_stages(Climb *c)
             if (type[first] == type[second] || is_end(c, i) || is_end(c, k) || is_late(c->fastest)) continue;
             c->trial.device[i] = second;
             c->trial.device[k] = first;
-            better |= offer_trial(c);
+            better |= offer_with_cuts(c);
         }
     return better;
 }
@@ -428,10 +446,30 @@ static void search_without(Fastest *f, Without without)
     }
 }
 
+/* The fastest with a schedule, near the fastest of all and the likeliest. Problems with these schedules are alike. */
+static void search_scheduled(Fastest *f, PlanSchedule schedule)
+{
+    Arena arena = {0};
+    Problem forced = *f->problem;
+    Allocation own = allocation_create(&arena, f->problem);
+    Fastest other = *f;
+    forced.schedule = schedule;
+    other.problem = &forced;
+    other.limits = false;
+    other.allocation = &own;
+    other.step_ns = INT64_MAX;
+    fastest_offer(&other, f->allocation);
+    if (other.step_ns < INT64_MAX) climb(&other);
+    search_without(&other, (Without){-1, -1});
+    if (other.step_ns < INT64_MAX) fastest_offer(f, &own);
+    arena_free(&arena);
+}
+
 /* Climbing ends at different allocations from different starts: those of the questions that a user may restrict this
  * one to. */
 static void search_restricted(Fastest *f)
 {
+    static const PlanSchedule schedules[] = {PLAN_1F1B, PLAN_SEARCHED, PLAN_ZB};
     const Problem *p = f->problem;
     search_without(f, (Without){-1, -1});
     for (int t = 0; t < p->type_count; t++) /* devices that are alike: any of them */
@@ -439,6 +477,8 @@ static void search_restricted(Fastest *f)
             search_without(f, (Without){p->first_device[t], -1});
     for (int r = 0; r < p->region_count && p->region_count > 1; r++)
         if (is_in_use(f, -1, r)) search_without(f, (Without){-1, r});
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules && p->schedule == PLAN_AUTO; s++)
+        search_scheduled(f, schedules[s]);
 }
 
 void fastest_search(Fastest *f)

@@ -9,8 +9,9 @@
 #include "partitioner/schedule/replica_steps.h"
 
 enum {
-    MOST_DEALS = 4, /* of the micro-batches to the same groups */
-    MOST_STARTS = 3 /* that are improved */
+    MOST_DEALS = 4,  /* of the micro-batches to the same groups */
+    MOST_STARTS = 3, /* that are improved */
+    FEW_STARTS = 12  /* the same of a few devices */
 };
 
 /* Counted, for all pipelines from one start; a pipeline counts a hundredth more for its simulation. */
@@ -351,7 +352,8 @@ void replica_search_improve(ReplicaSearch *s)
 {
     enum { PART = 10 };
     Grouping trial = grouping_create(s);
-    for (int i = 0; i < s->start_count && i < MOST_STARTS; i++) {
+    int most = s->costs->device_count > GROUPS_TRY_ALL ? MOST_STARTS : FEW_STARTS;
+    for (int i = 0; i < s->start_count && i < most; i++) {
         const Grouping *start = s->starts[i];
         if (start->step_ns - s->starts[0]->step_ns > s->starts[0]->step_ns / PART) break;
         grouping_copy(s, &s->now, start);

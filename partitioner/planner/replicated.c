@@ -213,25 +213,38 @@ static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_
 
 enum { MOST_SIMULATED = 8 };
 
-/* The likely numbers of groups, or the one that is wanted: the fastest by simulation, and what local search makes of
- * it. */
+/* From the likely numbers of groups, or the one that is wanted. `costs` are without samples of rows. */
+static ReplicaSearch *start_search(const Costs *costs, const PlanRequest *request, int wanted,
+                                   const ReplicaGroups *compared)
+{
+    Arena arena = {0};
+    ReplicaSearch *search = replica_search_open(costs, request, wanted);
+    int tried[MOST_SIMULATED], count = 0;
+    if (wanted) replica_search_offer(search, compared);
+    for (; !wanted && count < MOST_SIMULATED && (tried[count] = next_likely(compared, tried, count)) > 0; count++) {
+        ReplicaGroups groups =
+            tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
+        replica_search_offer(search, &groups);
+    }
+    arena_free(&arena);
+    return search;
+}
+
+/* The fastest by simulation, and what local search makes of it. */
+static ReplicaGroups end_search(ReplicaSearch *search, Arena *arena)
+{
+    replica_search_improve(search);
+    ReplicaGroups best = replica_search_best(search, arena);
+    replica_search_close(search);
+    return best;
+}
+
 static ReplicaGroups search_groups(const Costs *costs, const PlanRequest *request, int wanted,
                                    const ReplicaGroups *compared, Arena *arena)
 {
     Costs whole = *costs;
     whole.rows = (RowSamples){0};
-    ReplicaSearch *search = replica_search_open(&whole, request, wanted);
-    int tried[MOST_SIMULATED], count = 0;
-    if (wanted) replica_search_offer(search, compared);
-    for (; !wanted && count < MOST_SIMULATED && (tried[count] = next_likely(compared, tried, count)) > 0; count++) {
-        ReplicaGroups groups =
-            tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], arena);
-        replica_search_offer(search, &groups);
-    }
-    replica_search_improve(search);
-    ReplicaGroups best = replica_search_best(search, arena);
-    replica_search_close(search);
-    return best;
+    return end_search(start_search(&whole, request, wanted, compared), arena);
 }
 
 typedef struct Fastest {
@@ -274,7 +287,7 @@ static bool has_like(const Costs *costs, int device)
 
 /* The best groups without a device, where the estimate says that they are no slower: which of those that look alike is
  * the fastest, only simulation tells, and what a user may ask with a device less is not to be faster. */
-static void offer_without(Fastest *f, const ReplicaGroups *compared, int device)
+static void offer_without(Fastest *f, const ReplicaGroups *compared, int device, ReplicaSearch *search)
 {
     enum { PART = 20 };
     Arena arena = {0};
@@ -285,9 +298,35 @@ static void offer_without(Fastest *f, const ReplicaGroups *compared, int device)
     fewer.without = without;
     ReplicaGroups best = choose_groups(f->costs, &fewer, 0, &arena);
     for (int i = 0; i < best.best_count; i++) {
-        if (best.best[i].count < 2 || best.best[i].step_ns - compared->step_ns > compared->step_ns / PART) continue;
+        if (best.best[i].count < 2) continue;
         ReplicaGroups groups = choose_groups(f->costs, &fewer, best.best[i].count, &arena);
+        replica_search_offer(search, &groups);
+        if (best.best[i].step_ns - compared->step_ns <= compared->step_ns / PART) offer_groups(f, &groups);
+    }
+    arena_free(&arena);
+}
+
+/* What local search finds; and the fastest groups without split backwards: these end gradients later, so that sums may
+ * take longer than they save, which no pipeline sees alone. */
+static void offer_searched(Fastest *f, ReplicaSearch *search)
+{
+    Arena arena = {0};
+    PlanRequest whole = *f->request;
+    const PlanRequest *asked = f->request;
+    ReplicaGroups groups = end_search(search, &arena);
+    offer_groups(f, &groups);
+    if (f->found && asked->schedule == PLAN_AUTO) {
+        groups = (ReplicaGroups){.count = f->plan->replica_count};
+        groups.group_of = arena_new_array(&arena, int, (size_t)f->costs->device_count);
+        groups.microbatches = arena_new_array(&arena, int, (size_t)groups.count);
+        replica_groups_of(f->plan, f->costs, groups.group_of);
+        for (int r = 0; r < groups.count; r++) groups.microbatches[r] = f->plan->replicas[r].microbatches;
+        whole.schedule = PLAN_SEARCHED;
+        f->request = &whole;
         offer_groups(f, &groups);
+        f->request = asked;
+        f->plan->schedule_forced = false;
+        for (int r = 0; r < f->plan->replica_count; r++) f->plan->replicas[r].pipeline->schedule_forced = false;
     }
     arena_free(&arena);
 }
@@ -306,10 +345,14 @@ static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *requ
         arena_free(&arena);
         count++;
     }
-    bool asks = count > 0 && !is_hurried(request) && !request->compared;
-    for (int d = 0; d < costs->device_count && asks; d++)
+    if (count == 0 || is_hurried(request) || request->compared) return fastest.found;
+    Costs whole = *costs;
+    whole.rows = (RowSamples){0};
+    ReplicaSearch *search = start_search(&whole, request, 0, compared);
+    for (int d = 0; d < costs->device_count; d++)
         if (!plan_request_without(request, costs->devices[d].name) && !has_like(costs, d))
-            offer_without(&fastest, compared, d);
+            offer_without(&fastest, compared, d, search);
+    offer_searched(&fastest, search);
     return fastest.found;
 }
 
