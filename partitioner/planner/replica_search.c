@@ -409,9 +409,10 @@ static void refine(ReplicaSearch *s)
 
 ReplicaGroups replica_search_best(ReplicaSearch *s, Arena *arena)
 {
+    if (s->tried_count == 0) return (ReplicaGroups){0};
     refine(s);
     qsort(s->tried, (size_t)s->tried_count, sizeof *s->tried, by_step);
-    if (s->tried_count == 0 || s->tried[0]->step_ns == INT64_MAX) return (ReplicaGroups){0};
+    if (s->tried[0]->step_ns == INT64_MAX) return (ReplicaGroups){0};
     const Grouping *best = s->tried[0];
     ReplicaGroups groups = {.count = best->count, .step_ns = best->step_ns};
     groups.group_of = arena_new_array(arena, int, (size_t)s->costs->device_count);
