@@ -22,8 +22,8 @@ int64_t coded_update_weight(const unsigned char *message)
     return ok ? fixed_point_get_weight(words) : -1;
 }
 
-bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
-                       uint32_t *words)
+bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, bool cuts,
+                       int sites, uint32_t *words)
 {
     float values[64 * CODEC_TILE]; /* small enough to stay in a cache */
     const size_t most = sizeof values / sizeof *values;
@@ -33,7 +33,7 @@ bool coded_update_read(Codec codec, const unsigned char *message, size_t size, s
         size_t here = count - at < most ? count - at : most;
         int needed = 0;
         codec_decode_row(codec, message + WEIGHT_BYTES + codec_row_bytes(codec, (int64_t)at), (int64_t)here, values);
-        ok = fixed_point_exponent(values, here, weight, &needed) && needed <= exponent;
+        ok = fixed_point_exponent(values, here, weight, &needed) && (cuts || needed <= exponent);
         if (ok && words) fixed_point_encode(words + at, values, here, weight, exponent, sites);
     }
     if (ok && words) fixed_point_put_weight(words + count, weight);

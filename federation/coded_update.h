@@ -17,9 +17,9 @@ size_t coded_update_bytes(Codec codec, size_t count);
 int64_t coded_update_weight(const unsigned char *message);
 
 /* A message as words of a sum (fixed_point.h) of `sites` sites at `exponent`: FIXED_POINT_WEIGHT_WORDS more than
- * values; NULL: it is only checked. False: another size, values that are not finite or beyond the exponent, or a weight
- * that is none. */
-bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, int sites,
-                       uint32_t *words);
+ * values; NULL: it is only checked. False: another size, values that are not finite or, unless it `cuts` them, beyond
+ * the exponent, or a weight that is none. */
+bool coded_update_read(Codec codec, const unsigned char *message, size_t size, size_t count, int exponent, bool cuts,
+                       int sites, uint32_t *words);
 
 #endif

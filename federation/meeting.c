@@ -61,6 +61,7 @@ static void make_offer(Meeting *meeting, const unsigned char *session)
     SumSetup setup = {.site = federation->compiled.site,
                       .sites = federation->site_count,
                       .secure = federation->secure,
+                      .cuts = federation->robust != 0,
                       .lasting_secret = federation->secure ? meeting->keys->secret : NULL,
                       .lasting_publics = federation->secure ? meeting->keys->publics : NULL,
                       .former_publics = federation->secure ? meeting->keys->formers : NULL,

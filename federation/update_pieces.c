@@ -76,7 +76,7 @@ static ArrivalState check_piece(const ArrivingUpdate *update, const Federation *
     if (size != bytes_of(federation, words)) return refuse_piece(problem, site, wrong_size);
     if (federation->codec == CODEC_NONE) return ARRIVAL_GOES_ON;
     if (!coded_update_read(federation->codec, bytes, coded_bytes(federation, words), words->values, round->exponent,
-                           round->sites, NULL))
+                           round->keeps, round->sites, NULL))
         return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
     if (update->pieces && coded_update_weight(bytes) != update->weight)
         return refuse_piece(problem, site, "sent pieces of one update with several weights");
@@ -91,8 +91,8 @@ static bool add_piece(const Federation *federation, SumRound *round, int site, c
     size_t coded = plain ? 0 : coded_bytes(federation, words);
     size_t done = plain ? 0 : words->values + FIXED_POINT_WEIGHT_WORDS;
     for (size_t i = done; i < words->count; i++) words->words[i] = get_u32(bytes + coded + 4 * (i - done));
-    bool ok = plain || coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->sites,
-                                         words->words);
+    bool ok = plain || coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->keeps,
+                                         round->sites, words->words);
     if (ok) sum_round_add(round, site, words->words, words->first, words->count);
     return ok;
 }

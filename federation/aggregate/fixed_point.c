@@ -24,8 +24,10 @@ void fixed_point_encode(uint32_t *words, const float *values, size_t count, int6
 {
     double factor = ldexp((double)weight, -exponent), limit = limit_of(sites);
     for (size_t i = 0; i < count; i++) {
+        double scaled = (double)values[i] * factor * limit;
+        scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
         /* Added to a number below 2^31, this leaves the nearest whole one in the low bits: vectors lack nearbyint. */
-        double rounded = (double)values[i] * factor * limit + 0x1.8p52;
+        double rounded = scaled + 0x1.8p52;
         uint64_t bits;
         memcpy(&bits, &rounded, sizeof bits);
         words[i] = (uint32_t)bits;

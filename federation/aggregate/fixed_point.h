@@ -2,7 +2,8 @@
  *
  * All sites use one public scale 2^exponent, no less than any of their weighted values: a value becomes round(weight *
  * value / 2^exponent * limit), limit = floor((2^31 - 1) / sites), so that no sum of `sites` of them wraps. With 50
- * sites that are 25 bits, more than a float32 has. */
+ * sites that are 25 bits, more than a float32 has. What is beyond the scale, where a rule allows it, becomes the limit
+ * with its sign. */
 #ifndef FEDERATION_AGGREGATE_FIXED_POINT_H
 #define FEDERATION_AGGREGATE_FIXED_POINT_H
 

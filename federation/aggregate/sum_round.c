@@ -178,6 +178,22 @@ bool sum_round_take(SumRound *round, int site, SumPhase phase, const unsigned ch
 
 /* ---- The next phase ---- */
 
+/* For rules that look at words one by one, one site's scale must not make the others' words too coarse: it counts as at
+ * most 2^SCALE_MARGIN times the (upper) median of those that were offered. */
+static int common_exponent(const SumRound *round)
+{
+    enum { SCALE_MARGIN = 8 };
+    int sorted[SUM_MOST_SITES], count = 0;
+    for (int s = 0; s < round->sites; s++) {
+        if (!round->members[s].offered) continue;
+        int at = count++;
+        for (; at > 0 && sorted[at - 1] > round->members[s].exponent; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = round->members[s].exponent;
+    }
+    int most = count ? sorted[count / 2] + SCALE_MARGIN : round->exponent;
+    return round->exponent < most ? round->exponent : most;
+}
+
 bool sum_round_advance(SumRound *round, SumProblem *problem)
 {
     if (round->phase == SUM_DONE) bug("the sum is made");
@@ -185,6 +201,7 @@ bool sum_round_advance(SumRound *round, SumProblem *problem)
     int needed = round->phase == SUM_REVEALS ? round->threshold : round->least;
     if (sum_round_answers(round) < needed) return blame_site(problem, -1, "too few sites have answered");
     if (round->phase == SUM_REVEALS && !sum_round_unmask(round, problem)) return false;
+    if (round->phase == SUM_OFFERS && round->keeps) round->exponent = common_exponent(round);
     bool skips = !round->secure && (round->phase == SUM_OFFERS || round->phase == SUM_VALUES);
     round->phase += skips ? 2 : 1;
     return true;

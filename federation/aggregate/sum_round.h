@@ -29,7 +29,7 @@ typedef struct SumRound {
     int threshold;    /* with masks: of those that may take part */
     bool secure;
     SumPhase phase;
-    int exponent; /* the greatest that was offered */
+    int exponent; /* the greatest that was offered; after the offers, where words are kept, not far above most */
     unsigned char session[SESSION_BYTES];
     SumMember *members;
     size_t word_count;

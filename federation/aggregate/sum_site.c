@@ -19,7 +19,7 @@ typedef struct Peer {
 
 struct SumSite {
     int site, sites, threshold, exponent; /* exponent: the least that fits this site's values */
-    bool secure, revealed;
+    bool secure, cuts, revealed;
     SumSiteState state;
     unsigned char session[SESSION_BYTES], lasting_secret[KEY_BYTES], self_seed[MASK_SEED_BYTES];
     KeyPair share_pair, mask_pair;
@@ -37,6 +37,7 @@ SumSite *sum_site_open(const SumSetup *setup)
     site->site = setup->site;
     site->sites = setup->sites;
     site->secure = setup->secure;
+    site->cuts = setup->cuts;
     site->threshold = setup->threshold ? setup->threshold : sum_threshold(setup->sites);
     memcpy(site->session, setup->session, SESSION_BYTES);
     if (!setup->secure) return site;
@@ -169,7 +170,7 @@ bool sum_site_roster(SumSite *site, const unsigned char *roster, size_t bytes, i
     if (site->state != SITE_OFFERED) return blame(site, problem, -1, "the roster came at the wrong time");
     if (bytes != sum_roster_bytes(site->sites)) return blame(site, problem, -1, "the roster has the wrong size");
     *exponent = (int)(int32_t)get_u32(roster);
-    if (*exponent < site->exponent || *exponent > FIXED_POINT_MOST) /* below its own, its words would wrap */
+    if ((*exponent < site->exponent && !site->cuts) || *exponent < FIXED_POINT_LEAST || *exponent > FIXED_POINT_MOST)
         return blame(site, problem, -1, "the scale is too small for this site's values");
     if (!read_roster(site, roster + SUM_ROSTER_HEAD, problem)) return false;
     site->state = site->secure ? SITE_SHARED : SITE_DELIVERED;

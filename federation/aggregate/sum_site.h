@@ -22,6 +22,7 @@ typedef struct SumProblem {
 typedef struct SumSetup {
     int site, sites; /* SUM_FEWEST_SITES ... SUM_MOST_SITES; from 1 on without masks */
     bool secure;
+    bool cuts; /* values beyond the common scale may be cut to it: each is looked at by itself */
     const unsigned char *lasting_secret;  /* of this site's lasting key pair; these two may be NULL without masks */
     const unsigned char *lasting_publics; /* of every site, one after the other */
     const unsigned char

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/codec_rows.h"
@@ -87,7 +88,7 @@ static void sums_are_those_of_decoded_updates(void **state)
         for (int s = 0; s < SITES; s++) {
             const unsigned char *bytes = (const unsigned char *)messages[s].bytes;
             assert_int_equal(messages[s].size, coded_update_bytes(codecs[c], ELEMENTS));
-            assert_true(coded_update_read(codecs[c], bytes, messages[s].size, ELEMENTS, exponent, SITES, words));
+            assert_true(coded_update_read(codecs[c], bytes, messages[s].size, ELEMENTS, exponent, false, SITES, words));
             for (size_t i = 0; i < ELEMENTS + FIXED_POINT_WEIGHT_WORDS; i++) sum[i] += words[i];
         }
         int64_t weight = fixed_point_get_weight(sum + ELEMENTS);
@@ -216,7 +217,19 @@ static void expect_refused(const Buffer *message, size_t size, int exponent)
 {
     uint32_t words[ELEMENTS + FIXED_POINT_WEIGHT_WORDS];
     const unsigned char *bytes = (const unsigned char *)message->bytes;
-    assert_false(coded_update_read(CODEC_Q4, bytes, size, ELEMENTS, exponent, SITES, words));
+    assert_false(coded_update_read(CODEC_Q4, bytes, size, ELEMENTS, exponent, false, SITES, words));
+}
+
+/* What is beyond the scale counts as the scale. */
+static void expect_cut(const Buffer *message, int exponent)
+{
+    uint32_t words[ELEMENTS + FIXED_POINT_WEIGHT_WORDS];
+    const unsigned char *bytes = (const unsigned char *)message->bytes;
+    int32_t most = 0;
+    assert_true(coded_update_read(CODEC_Q4, bytes, message->size, ELEMENTS, exponent, true, SITES, words));
+    for (size_t i = 0; i < ELEMENTS; i++)
+        if (abs((int32_t)words[i]) > most) most = abs((int32_t)words[i]);
+    assert_int_equal(most, INT32_MAX / SITES);
 }
 
 static void what_is_no_update_is_refused(void **state)
@@ -231,7 +244,8 @@ static void what_is_no_update_is_refused(void **state)
     assert_true(fixed_point_exponent(values, ELEMENTS, 4, &exponent));
     expect_refused(&message, message.size - 1, exponent);
     expect_refused(&message, message.size, exponent - 1); /* its words would wrap */
-    message.bytes[2] = 1;                                 /* a weight word of 17 bits */
+    expect_cut(&message, exponent - 8);
+    message.bytes[2] = 1; /* a weight word of 17 bits */
     expect_refused(&message, message.size, FIXED_POINT_MOST);
     message.bytes[2] = 0;
     message.bytes[4 * FIXED_POINT_WEIGHT_WORDS] = (char)0xc0; /* a scale that is not a number */
