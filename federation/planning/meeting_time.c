@@ -11,8 +11,8 @@ const MeetingCosts meeting_costs_default = {.start_s = 1,
                                             .update_s = 1.1e-9,
                                             .mask_s = 6.4e-10,
                                             .sum_s = 3.9e-10,
-                                            .code_s = 6e-9,
-                                            .decode_s = 2.2e-9,
+                                            .code_s = 8e-10,
+                                            .decode_s = 9e-10,
                                             .round_trips = 3,
                                             .plain_phases = 2,
                                             .secure_phases = 4,
@@ -82,12 +82,12 @@ static double transfer_s(const MeetingRules *rules, const Replica *replica, int6
 
 double meeting_stop_s(const MeetingRules *rules)
 {
-    /* Stage programs write all; all is read once more for its hash; values are read for the update, those of the model
-     * are written, and read by stage programs; what a codec leaves out is written. Programs that end begin by reading
-     * and comparing all, and so does the member then. */
+    /* Stage programs write all; values are read for the update, those of the model are written, and read by stage
+     * programs; what a codec leaves out is written. Where programs end, the member reads all for its hash, and takes
+     * the model into a copy; they begin by reading and comparing all. */
     bool restarts = rules->restarts || rules->overlap;
     double all = 4 * (double)rules->elements * (double)(1 + rules->states), values = 4 * (double)rules->elements;
-    double bytes = (restarts ? 4 : 2) * all + ((restarts ? 2 : 3) + is_coded(rules, 0)) * values;
+    double bytes = (restarts ? 4 : 1) * all + ((restarts ? 2 : 3) + is_coded(rules, 0)) * values;
     return rules->members < 2 ? 0 : restarts * rules->costs.start_s + bytes / rules->costs.storage_Bps;
 }
 
