@@ -20,7 +20,7 @@ bool head_can_be_added(const FoundHead *found, const Head *head, bool has_mask, 
                        Diagnostics *diagnostics)
 {
     if (!found->states && found->head.kind != HEAD_FROM_FOLDER)
-        return refuse(path, diagnostics, "skycc import FOLDER --head puts another one on the encoder",
+        return refuse(path, diagnostics, "--as-is keeps it; skycc import FOLDER --head puts another one on the encoder",
                       arena_format(arena, "has a head already: its output is '%s'", found->outputs[0]));
     if (!found->states)
         return refuse(

@@ -52,7 +52,8 @@ static void warn_of_own_names(const Training *t, Diagnostics *diagnostics)
     const char *known = t->program->label_names, *names = safetensors_metadata(&t->data.file, "labels");
     if (getenv(SKY_RECIPE_VARIABLE) && names && !(known && *known))
         diagnostics_warning(diagnostics, PLACE_FILE(t->options->data),
-                            "name them in the model before skycc federate: skycc import or skycc head --labels DATA",
+                            "name them in the model before skycc federate: skycc import --labels DATA, or "
+                            "skycc head MODEL --head HEAD --as-is --labels DATA",
                             "numbers its labels as %s, but the federation's model has no names for them: all sites "
                             "must number them alike",
                             names);

@@ -132,7 +132,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch, ThreadPoolExe
     os.chdir(scratch)
     list(pool.map(compare, HEADS))
     check_export()
-    refuse(1, "has a head already", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "--head", "qa")
+    refuse(1, "--as-is keeps it", f"{data}/bert/bert-nano-seqcls-opset17-dyn.onnx", "--head", "qa")
     write_old_model()
     refuse(1, "opset before 13", "old.onnx", "--head", "qa")
     refuse(1, "was not made by skycc import", f"{data}/bert/bert-nano-model-opset14-dyn.onnx", "--head", "lm")
