@@ -82,29 +82,50 @@ static bool leave_out_padding(TrainingModel *model, Diagnostics *diagnostics)
     return ok;
 }
 
+static const ImportedParameter *trained_table(const ImportedModel *imported, ValueId table)
+{
+    for (size_t i = 0; i < imported->parameter_count; i++) {
+        const ImportedParameter *parameter = &imported->parameters[i];
+        if (parameter->value == table && parameter->trained) return parameter;
+    }
+    return NULL;
+}
+
+static void warn_of_row(const char *file, PaddingRow padding, const char *table, Diagnostics *diagnostics)
+{
+    Buffer hint = {0};
+    buffer_print(&hint, "--no-gradient-row %s=%lld does the same; it matters only where padding reaches the loss",
+                 table, (long long)padding.row);
+    diagnostics_warning(diagnostics, PLACE_FILE(file), buffer_text(&hint),
+                        "row %lld of '%s' is trained; in PyTorch it is not where it stands for padding (padding_idx)%s",
+                        (long long)padding.row, table,
+                        padding.guessed ? ", which this export does not say: it is the only row of zeros" : "");
+    buffer_free(&hint);
+}
+
 /* What the exporter tells of padding_idx is said, not obeyed: other exports of the same model do not tell, and train
- * the row. */
+ * the row. Of TorchScript's, warnings name the only row of zeros, or the tables without one. */
 static void warn_of_padding(const TrainingModel *model, Diagnostics *diagnostics)
 {
     const ImportedModel *imported = &model->imported;
+    Buffer open = {0};
     for (size_t p = 0; p < imported->padding_count; p++) {
         PaddingRow padding = imported->padding_rows[p];
-        if (gradient_rows_left_out(&model->source, padding.table, padding.row)) continue;
-        for (size_t i = 0; i < imported->parameter_count; i++) {
-            const ImportedParameter *parameter = &imported->parameters[i];
-            if (parameter->value != padding.table || parameter->frozen || !parameter->trained) continue;
-            Buffer hint = {0};
-            buffer_print(&hint,
-                         "--no-gradient-row %s=%lld does the same; it matters only where padding reaches the loss",
-                         parameter->name, (long long)padding.row);
-            diagnostics_warning(diagnostics, PLACE_FILE(model->source.file), buffer_text(&hint),
-                                "row %lld of '%s' is trained; in PyTorch it is not where it stands for padding "
-                                "(padding_idx)",
-                                (long long)padding.row, parameter->name);
-            buffer_free(&hint);
-            break;
-        }
+        const ImportedParameter *table = trained_table(imported, padding.table);
+        if (!table || gradient_rows_left_out(&model->source, padding.table, padding.row)) continue;
+        if (padding.row >= 0)
+            warn_of_row(model->source.file, padding, table->name, diagnostics);
+        else
+            buffer_print(&open, "%s'%s'", open.size ? ", " : "", table->name);
     }
+    if (open.size)
+        diagnostics_warning(diagnostics, PLACE_FILE(model->source.file),
+                            "--no-gradient-row NAME=INDEX leaves one out; it matters only where padding reaches the "
+                            "loss",
+                            "the TorchScript exporter does not say which row is padding (padding_idx), so skycc trains "
+                            "all rows of %s",
+                            buffer_text(&open));
+    buffer_free(&open);
 }
 
 /* One line an option. The hashes of recipe.h say whether two models differ; these lines only say in what. */

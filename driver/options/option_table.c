@@ -522,13 +522,15 @@ static const Option rows[] = {
     {"no-gradient-row", 0, "NAME=INDEX", TRAINING, OPTION_TEXT, FIELD(load.no_gradient_rows), .repeated = true,
      .help = "lookups of this row of an embedding table give it no gradient, as padding_idx in PyTorch (may be "
              "repeated)",
-     .detail = "Lookups of row _INDEX_ of table _NAME_ give it no gradient, as _padding_idx_ of PyTorch's Embedding "
-               "does. Models that *skycc import* made leave out these rows by themselves. Of what PyTorch's default "
-               "exporter made a warning names them; other exporters do not record _padding_idx_. It is the padding "
-               "token's id, for BERT and its relatives of the word embeddings, for RoBERTa of the positions too. It "
-               "makes a difference only if padded positions reach the loss. The outputs stay the same. Other uses of "
-               "the table, such as a tied decoder, still give the row gradients, and weight decay still shrinks it, "
-               "as in PyTorch. May be repeated, for at most 16 rows of a table."},
+     .detail =
+         "Lookups of row _INDEX_ of table _NAME_ give it no gradient, as _padding_idx_ of PyTorch's Embedding "
+         "does. Models that *skycc import* made leave out these rows by themselves. Of what PyTorch's default "
+         "exporter made a warning names them. The TorchScript exporter does not record _padding_idx_: a warning names "
+         "the only row of zeros of a table, or the tables without one. It is the padding "
+         "token's id, for BERT and its relatives of the word embeddings, for RoBERTa of the positions too. It "
+         "makes a difference only if padded positions reach the loss. The outputs stay the same. Other uses of "
+         "the table, such as a tied decoder, still give the row gradients, and weight decay still shrinks it, "
+         "as in PyTorch. May be repeated, for at most 16 rows of a table."},
     {"train", 0, "GLOB", CHECK | COMPILE | PROBE | PLAN | FEDERATE, OPTION_TEXT, .read = read_train, .common = CHECK,
      .help = "train what matches the pattern (whatever --freeze says; may be repeated)"},
     {"lora", 0, "SPEC", CHECK | TRAINING, OPTION_TEXT, .read = read_low_rank, .common = CHECK | COMPILE | FEDERATE,

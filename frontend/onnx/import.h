@@ -96,7 +96,8 @@ typedef struct UntrainedTensor {
 /* A row of the table that looking it up gives no gradient in PyTorch (padding_idx). */
 typedef struct PaddingRow {
     ValueId table;
-    int64_t row;
+    int64_t row;  /* -1: nothing tells whether there is one */
+    bool guessed; /* it is the only row of zeros, as PyTorch makes it */
 } PaddingRow;
 
 typedef struct ImportedModel {
@@ -106,13 +107,14 @@ typedef struct ImportedModel {
     size_t parameter_count, parameter_capacity;
     UntrainedTensor *untrained; /* frozen parameters too */
     size_t untrained_count, untrained_capacity;
-    PaddingRow *padding_rows; /* those that the exporter tells of */
+    PaddingRow *padding_rows; /* of tables in which the model looks up what its inputs say */
     size_t padding_count, padding_capacity;
     DimensionBinding *dimensions; /* every symbolic dimension with the value it got */
     size_t dimension_count, dimension_capacity;
     const char *batch_dimension; /* the symbolic first dimension of the first input, among these; NULL: it is fixed */
     int64_t batch_size;          /* what --dim, or what else binds it, says of that dimension; -1: nothing does */
     int64_t opset;               /* of the default domain */
+    bool torchscript;            /* PyTorch's exporter that says neither what is a buffer nor which rows are padding */
     Folding folding;             /* of the graph so far: passes on it go on from there */
 } ImportedModel;
 

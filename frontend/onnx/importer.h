@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "onnx/onnx.pb-c.h"
 #include "frontend/onnx/model.h"
+#include "graph/analysis/choose_trained.h"
 
 typedef enum SymbolKind { SYMBOL_INPUT, SYMBOL_INITIALIZER, SYMBOL_NODE } SymbolKind;
 
@@ -50,8 +51,9 @@ typedef struct Importer {
     Diagnostics *diagnostics;
     const Onnx__GraphProto *proto;
     Arena arena;
-    StringMap names; /* -> symbols */
-    Symbol *symbols; /* [0] is unused */
+    const char *signature; /* of the model before the export, with all parameters and buffers; NULL: not known */
+    StringMap names;       /* -> symbols */
+    Symbol *symbols;       /* [0] is unused */
     size_t symbol_count, symbol_capacity;
     SourceNode *nodes;
     size_t node_count;
@@ -84,8 +86,12 @@ bool import_initializers(Importer *importer);
 /* trained.c: decides which of them are trained, after the graph is built. */
 bool choose_parameters(Importer *importer);
 
+/* doubtful.c: of what TorchScript exports leave open, changes the choice to what the name says; whether that says
+ * nothing either. */
+bool judge_by_name(Importer *importer, const ImportedParameter *parameter, TrainedChoice *choice);
+void tell_doubtful(const Importer *importer, const ImportedParameter *const *doubtful, size_t count);
 /* Whether the name comes from a module, not from an exporter that needed one for what it computed. */
-bool named_by_module(const char *name);
+bool named_by_module(const Importer *importer, const char *name);
 
 /* branches.c: puts the nodes of both branches before every If, with unique names and the condition that they need; only
  * those that the constant condition chooses are imported. The If then reads its condition and the results of both
@@ -111,6 +117,8 @@ const char *module_path(Arena *arena, const Onnx__NodeProto *node);
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
 /* What PyTorch's default exporter says that the value is: "PARAMETER", "BUFFER", which no optimiser updates; or "". */
 const char *value_kind(Arena *arena, const Onnx__ValueInfoProto *value);
+/* What PyTorch's default exporter says of all parameters and buffers of the model that it exported; NULL: nothing. */
+const char *graph_signature(Arena *arena, const Onnx__GraphProto *graph);
 /* Of which of PyTorch's calls the default exporter made the node: equal for all nodes of a call. NULL: not known. */
 const char *pytorch_call(Arena *arena, const Onnx__NodeProto *node);
 /* Names of what PyTorch's default exporter computed the value of: "['a', 'b']"; NULL if it does not say. */

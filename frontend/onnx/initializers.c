@@ -171,7 +171,8 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     widen_tensor(importer, &initializer->tensor);
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;
-    bool own = (tensor->shape.rank > 0 || symbol->parameter ||
+    bool named = importer->model->torchscript && named_by_module(importer, initializer->name);
+    bool own = (tensor->shape.rank > 0 || symbol->parameter || named ||
                 is_computed(importer, initializer->name, symbol->folded_from)) &&
                !symbol->buffer;
     initializer->trained =
@@ -337,17 +338,24 @@ static bool is_quantized(const Importer *importer, const Initializer *initialize
 /* What the exporter says of them, before they are read. */
 static void mark_buffers(Importer *importer)
 {
+    const char *producer = importer->model->onnx.proto->producer_name;
+    importer->model->torchscript = producer && strcmp(producer, "pytorch") == 0;
+    for (size_t n = 0; n < importer->proto->n_node && importer->model->torchscript; n++)
+        importer->model->torchscript = !pytorch_call(&importer->arena, importer->proto->node[n]);
+    importer->signature = graph_signature(&importer->arena, importer->proto);
     for (size_t i = 0; i < importer->proto->n_value_info; i++) {
         const Onnx__ValueInfoProto *value = importer->proto->value_info[i];
         const uint32_t *symbol = value->name ? string_map_find(&importer->names, value->name) : NULL;
         if (!symbol) continue;
         Symbol *own = &importer->symbols[*symbol];
         const char *parameter, *kind = value_kind(&importer->arena, value);
+        FoldKind folded = FOLD_UNKNOWN;
+        importer->model->torchscript &= !*kind;
         own->parameter = strcmp(kind, "PARAMETER") == 0;
         own->folded_from = folded_from(&importer->arena, value);
-        own->buffer =
-            strcmp(kind, "BUFFER") == 0 ||
-            (own->folded_from && fold_kind(importer, own->name, own->folded_from, &parameter) == FOLD_OF_CONSTANTS);
+        if (own->folded_from) folded = fold_kind(importer, own->name, own->folded_from, &parameter);
+        own->parameter |= importer->signature && folded == FOLD_MOVES;
+        own->buffer = strcmp(kind, "BUFFER") == 0 || folded == FOLD_OF_CONSTANTS;
     }
 }
 
@@ -425,7 +433,7 @@ static bool add_values(Importer *importer, Initializer *initializers, const Tie 
 static bool may_be_folded(const Importer *importer, const Initializer *initializer)
 {
     return initializer->trained && initializer->tensor.data && initializer->tensor.shape.rank > 0 &&
-           !importer->distinct && !named_by_module(initializer->name);
+           !importer->distinct && !named_by_module(importer, initializer->name);
 }
 
 static bool is_used_by(const Importer *importer, const Initializer *initializer, const char *op)

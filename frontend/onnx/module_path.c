@@ -6,7 +6,7 @@
 #include "frontend/onnx/model.h"
 
 /* Fields that the installed onnx.proto may be too old to know. */
-enum { VALUE_METADATA = 4, NODE_METADATA = 9 };
+enum { VALUE_METADATA = 4, NODE_METADATA = 9, GRAPH_METADATA = 16 };
 
 static const char *metadata(Arena *arena, const ProtobufCMessage *message, uint32_t tag, const char *key)
 {
@@ -38,6 +38,25 @@ const char *folded_from(Arena *arena, const Onnx__ValueInfoProto *value)
     return metadata(arena, &value->base, VALUE_METADATA, "pkg.onnxscript.optimizer.folded_from");
 }
 
+const char *graph_signature(Arena *arena, const Onnx__GraphProto *graph)
+{
+    return metadata(arena, &graph->base, GRAPH_METADATA, "pkg.torch.export.ExportedProgram.graph_signature");
+}
+
+/* The signature has lines such as "b_mask: BUFFER target='m.mask' persistent=True". */
+static bool signature_says(const Importer *importer, const char *name, size_t length, const char *kind)
+{
+    static const char target[] = " target='";
+    const char *found = importer->signature, *text = found;
+    while (found && (found = strstr(found, target))) {
+        size_t before = (size_t)(found - text), word = strlen(kind);
+        found += sizeof target - 1;
+        if (strncmp(found, name, length) == 0 && found[length] == '\'')
+            return before >= word && memcmp(text + before - word, kind, word) == 0;
+    }
+    return false;
+}
+
 /* "softplus_4" is one of {"exp", "softplus"}: numbers tell calls apart. */
 static bool is_call_of(const char *name, size_t length, const char *const *words)
 {
@@ -59,27 +78,35 @@ FoldKind fold_kind(Importer *importer, const char *name, const char *sources, co
                                                     "layer_norm", "softmax",  "matmul",     "mm",     "bmm",  "addmm",
                                                     "sum",        "mean",     "var",        "einsum", "norm", "clamp",
                                                     "square",     "softplus", "reciprocal", NULL};
-    bool looks_up = is_call_of(name, strlen(name), indices), filled = is_call_of(name, strlen(name), fills),
-         computes = false, counts = false;
+    /* Nothing that indices go through. */
+    static const char *const layers[] = {"linear", "layer_norm", "softmax", "matmul", "mm",      "bmm",  "addmm",
+                                         "gelu",   "relu",       "silu",    "tanh",   "sigmoid", "norm", NULL};
+    bool layered = false, looks_up = is_call_of(name, strlen(name), indices),
+         filled = is_call_of(name, strlen(name), fills), computes = false, counts = false;
     *parameter = NULL;
     for (const char *start = sources, *end; (start = strchr(start, '\'')) && (end = strchr(++start, '\''));
          start = end + 1) {
         size_t length = (size_t)(end - start);
-        const char *source = memchr(start, '.', length) ? arena_string_n(&importer->arena, start, length) : NULL;
+        bool named = importer->signature ? signature_says(importer, start, length, "PARAMETER")
+                                         : memchr(start, '.', length) != NULL;
+        const char *source = named ? arena_string_n(&importer->arena, start, length) : NULL;
         if (source && strstr(source, ".lifted_tensor_")) source = NULL; /* a constant of the model's code */
         const uint32_t *symbol = source ? string_map_find(&importer->names, source) : NULL;
         bool buffer = symbol && importer->symbols[*symbol].buffer;
         if (source && !buffer && !(*parameter && strstr(*parameter, ".weight"))) *parameter = source;
         looks_up |= is_call_of(start, length, indices);
         computes |= is_call_of(start, length, arithmetic);
+        layered |= is_call_of(start, length, layers);
         filled |= is_call_of(start, length, fills);
         counts |= is_call_of(start, length, positions);
     }
+    if (!*parameter && importer->signature) return FOLD_OF_CONSTANTS;
     /* A module that is the whole model has parameters without a dot in their names. */
     if (!*parameter) return filled && !looks_up ? FOLD_OF_CONSTANTS : FOLD_UNKNOWN;
     /* Arithmetic before a look-up, or of an arange, is of indices. */
     bool of_indices = looks_up || counts;
-    return is_call_of(name, strlen(name), arithmetic) || (computes && !of_indices) ? FOLD_COMPUTES : FOLD_MOVES;
+    return is_call_of(name, strlen(name), arithmetic) || layered || (computes && !of_indices) ? FOLD_COMPUTES
+                                                                                              : FOLD_MOVES;
 }
 
 /* The last but one of "['', 'bert', 'bert.encoder', 'linear']": the last one is the node itself. */

@@ -1,5 +1,7 @@
 #include "frontend/onnx/normalize.h"
 
+#include <string.h>
+
 /* Indices that are known now must lie inside the axis: programs check only those that come with the data. */
 bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
 {
@@ -14,16 +16,45 @@ bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
     return true;
 }
 
+/* The only row that is all zeros, as PyTorch makes that of padding; -1: there is none. */
+static int64_t only_row_of_zeros(const Value *table)
+{
+    size_t row = (size_t)table->shape.dim[1] * dtype_size(table->dtype);
+    int64_t found = -1;
+    for (int64_t r = 0; table->data && row && r < table->shape.dim[0]; r++) {
+        const char *bytes = (const char *)table->data + (size_t)r * row;
+        if (*bytes || memcmp(bytes, bytes + 1, row - 1) != 0) continue;
+        if (found >= 0) return -1;
+        found = r;
+    }
+    return found;
+}
+
+/* Of a table in which the model looks up what its inputs say, once. */
+static void note_padding(OnnxNode *node, ValueId table)
+{
+    ImportedModel *model = node->importer->model;
+    const Value *value = graph_value(node->graph, table);
+    PaddingRow padding = {table, padding_row(&model->arena, node->source->proto), false};
+    if (padding.row >= value->shape.dim[0] || (padding.row < 0 && !model->torchscript)) return;
+    if (padding.row < 0) {
+        if (value->role != ROLE_PARAMETER || value->shape.rank != 2 ||
+            graph_value(node->graph, node->inputs[1])->role == ROLE_CONSTANT)
+            return;
+        padding.row = only_row_of_zeros(value);
+        padding.guessed = padding.row >= 0;
+    }
+    for (size_t p = 0; p < model->padding_count; p++)
+        if (model->padding_rows[p].table == table && model->padding_rows[p].row == padding.row) return;
+    array_push(model->padding_rows, model->padding_count, model->padding_capacity, padding);
+}
+
 bool normalize_gather(OnnxNode *node)
 {
     int64_t axis = integer_attribute(node, "axis", 0);
     Shape shape = shape_of(node, node->inputs[0]);
     if (!check_axis(node, &axis, shape.rank) || !check_indices(node, node->inputs[1], shape.dim[axis])) return false;
-    ImportedModel *model = node->importer->model;
-    int64_t padding = node->rule->opcode == OP_Gather ? padding_row(&model->arena, node->source->proto) : -1;
-    if (axis == 0 && padding >= 0 && padding < shape.dim[0])
-        array_push(model->padding_rows, model->padding_count, model->padding_capacity,
-                   ((PaddingRow){node->inputs[0], padding}));
+    if (axis == 0 && node->rule->opcode == OP_Gather) note_padding(node, node->inputs[0]);
     return set_output(node, 0, emit_along(node, node->rule->opcode, node->inputs, 2, "axis", axis));
 }
 

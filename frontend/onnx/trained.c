@@ -8,7 +8,6 @@
 #include "frontend/onnx/head_names.h"
 #include "frontend/onnx/importer.h"
 #include "frontend/onnx/normalize.h"
-#include "graph/analysis/choose_trained.h"
 #include "graph/passes/fold.h"
 
 static bool rule_matches(const TrainingRule *rule, const ImportedParameter *parameter)
@@ -48,15 +47,10 @@ static NameFacts *read_names(const Importer *importer)
     return facts;
 }
 
-bool named_by_module(const char *name)
-{
-    return strchr(name, '.') && !strchr(name, '/') && !strchr(name, ':') && !strstr(name, "onstant");
-}
-
 static void warn_if_unsure(const Importer *importer, const ImportedParameter *parameter, TrainedChoice choice)
 {
     const Value *value = graph_value(importer->graph, parameter->value);
-    if (!choice.unsure || (shape_elements(&value->shape) == 1 && !named_by_module(parameter->name))) return;
+    if (!choice.unsure || (shape_elements(&value->shape) == 1 && !named_by_module(importer, parameter->name))) return;
     char place[512];
     snprintf(place, sizeof place, "initializer '%.400s'", parameter->name);
     const char *option = choice.trained ? "freeze" : "train";
@@ -126,6 +120,12 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
     buffer_free(&names);
 }
 
+static const Symbol *symbol_of(const Importer *importer, const ImportedParameter *parameter)
+{
+    const char *name = importer->proto->initializer[parameter->initializer]->name;
+    return &importer->symbols[*string_map_find(&importer->names, name)];
+}
+
 /* What PEFT calls the weights next to its branches, whose own names the TorchScript exporter loses. */
 static const char beside_branch[] = ".base_layer.";
 
@@ -139,33 +139,46 @@ static bool is_adapter(const char *name)
     return false;
 }
 
-static void tell_adapters(const Importer *importer)
+/* The weights of an adapter of which the exporter computed this initializer, a prompt for instance; NULL: none. */
+static const char *folded_adapter(Importer *importer, const ImportedParameter *parameter)
+{
+    const char *of = NULL, *sources = symbol_of(importer, parameter)->folded_from;
+    if (sources) fold_kind(importer, "", sources, &of);
+    return is_adapter(of) ? of : NULL;
+}
+
+static void tell_adapters(Importer *importer)
 {
     const ImportedModel *model = importer->model;
-    size_t trained = 0;
+    size_t trained = 0, folds = 0;
     const char *adapter = NULL;
+    const ImportedParameter *folded = NULL;
     for (size_t i = 0; i < model->parameter_count; i++) {
         const ImportedParameter *parameter = &model->parameters[i];
         trained += parameter->trained;
         if ((adapter && !strstr(adapter, beside_branch)) || !parameter->trained) continue;
         if (is_adapter(parameter->name) || is_adapter(parameter->alias))
             adapter = is_adapter(parameter->alias) ? parameter->alias : parameter->name;
+        else if (folded_adapter(importer, parameter) && folds++ == 0)
+            folded = parameter;
     }
+    if (adapter) folded = NULL;
+    if (folded) adapter = folded_adapter(importer, folded);
     if (adapter && !importer->options->rule_count && !importer->options->adapters)
         diagnostics_warning(
             importer->diagnostics, PLACE_FILE(importer->graph->file),
-            strstr(adapter, beside_branch)
+            folds > 1 && folded
+                ? "export the model with optimize=False, then give --freeze '*' --train '*ia3_*' (or '*prompt_*')"
+            : folded ? arena_format(&importer->model->arena,
+                                    "--freeze '*' --train '%s' trains what the exporter made of it only; a further "
+                                    "--train 'NAME' the head; skycc check -v lists the names",
+                                    folded->name)
+            : strstr(adapter, beside_branch)
                 ? "the export has lost the branches' names: export the model with dynamo=True, then give --freeze '*' "
                   "--train '*lora_*'; or import the folder and give --lora"
                 : "--freeze '*' --train '*lora_*' trains branches of low rank only (or '*ia3_*', '*prompt_*'); "
                   "a further --train 'NAME' the head; skycc check -v lists the names",
             "has weights of a PEFT adapter ('%s'), but skycc trains all %zu parameters", adapter, trained);
-}
-
-static const Symbol *symbol_of(const Importer *importer, const ImportedParameter *parameter)
-{
-    const char *name = importer->proto->initializer[parameter->initializer]->name;
-    return &importer->symbols[*string_map_find(&importer->names, name)];
 }
 
 /* A parameter of whose elements the exporter computed this initializer, as it says; NULL: none. */
@@ -208,17 +221,20 @@ static void refuse_folded(const Importer *importer, const ImportedParameter *par
                       why);
 }
 
-static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
+/* Returns whether it is trained though nothing says that it is no buffer. */
+static bool choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
     bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
-    if (!choice.trained && (number || choice.unsure) && symbol_of(importer, parameter)->parameter)
+    bool told = symbol_of(importer, parameter)->parameter;
+    if (!choice.trained && (number || choice.unsure) && told)
         choice = (TrainedChoice){.trained = true, .why = "is a parameter, as the exporter says"};
-    bool optimised = judge_folded(parameter->name, &choice);
+    choice.unsure |= told && !choice.trained; /* it may be a parameter without requires_grad */
+    bool optimised = judge_folded(parameter->name, &choice), doubtful = judge_by_name(importer, parameter, &choice);
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;
     bool overruled = left || (rule && rule->train != choice.trained);
-    bool computed = choice.activation && !named_by_module(parameter->name) && !importer->distinct;
+    bool computed = choice.activation && !named_by_module(importer, parameter->name) && !importer->distinct;
     const char *of = choice.trained || number ? computed_of(importer, parameter) : NULL;
     if ((choice.copies || computed || of || optimised) && !left && (!rule || rule->train))
         refuse_folded(importer, parameter, choice.copies && !of, optimised, of);
@@ -226,6 +242,7 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
+    return doubtful && !rule && !left;
 }
 
 /* A trained parameter that may be among packed ones: a matrix or a vector that is not one number throughout. */
@@ -394,7 +411,14 @@ bool choose_parameters(Importer *importer)
     UseSurvey *survey = use_survey_create(importer->graph);
     NameFacts *facts = read_names(importer);
     bool constants = false;
-    for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, facts, &model->parameters[i]);
+    const ImportedParameter **doubtful = memory_allocate((model->parameter_count + 1) * sizeof *doubtful);
+    size_t doubts = 0;
+    for (size_t i = 0; i < model->parameter_count; i++) {
+        doubtful[doubts] = &model->parameters[i];
+        doubts += choose(importer, survey, facts, &model->parameters[i]);
+    }
+    tell_doubtful(importer, doubtful, doubts);
+    free(doubtful);
     use_survey_free(survey);
     refuse_packed(importer);
     for (size_t i = 0; i < model->parameter_count; i++) {

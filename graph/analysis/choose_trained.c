@@ -151,33 +151,20 @@ static bool is_single_column(const Graph *graph, ValueId id)
     return operator_has(node->op, IS_PRODUCT) && value->shape.dim[value->shape.rank - 1] == 1;
 }
 
-bool elements_are_linear(const Value *value)
-{
-    int64_t count = shape_elements(&value->shape), columns = value->shape.dim[value->shape.rank - 1];
-    for (int64_t i = 0; value->data && columns > 2 && i < count; i += columns) {
-        double first = element_as_double(value->dtype, value->data, i);
-        double step = element_as_double(value->dtype, value->data, i + 1) - first;
-        for (int64_t k = 0; k < columns; k++)
-            if (!(fabs(element_as_double(value->dtype, value->data, i + k) - first - step * (double)k) <=
-                  1e-5 * fabs(step) * (double)columns))
-                return false;
-    }
-    return value->data && columns > 2;
-}
-
 static bool is_addition(const Node *node) { return operator_has(node->op, IS_SUM) && operator_has(node->op, COMMUTES); }
 
 enum { STEPS_TO_SOFTMAX = 8 };
 
-/* Whether the value, on its way through products and sums, is what a softmax normalises next. */
-static bool becomes_scores(const UseSurvey *survey, ValueId value, int depth)
+/* Whether the value, on its way through sums, and perhaps products, is what a softmax normalises next. */
+static bool becomes_scores(const UseSurvey *survey, ValueId value, bool through_products, int depth)
 {
+    unsigned product = through_products ? IS_PRODUCT : 0;
     for (uint32_t u = survey->first[value]; depth > 0 && u < survey->first[value + 1]; u++) {
         const Node *node = graph_node(survey->graph, survey->uses[u].node);
         if (operator_has(node->op, NORMALISES)) return true;
-        bool passes = operator_has(node->op, IS_MOVEMENT | IS_PRODUCT | IS_SUM | IS_SCALING) ||
+        bool passes = operator_has(node->op, IS_MOVEMENT | CONVERTS | IS_SUM | IS_SCALING | product) ||
                       (operator_has(node->op, IS_MAP) && operator_has(node->op, FILLS));
-        if (passes && becomes_scores(survey, node->outputs[0], depth - 1)) return true;
+        if (passes && becomes_scores(survey, node->outputs[0], through_products, depth - 1)) return true;
     }
     return false;
 }
@@ -189,7 +176,7 @@ static TrainedChoice choose_number(UseSurvey *survey, const Node *node, int inpu
 {
     if (is_addition(node) && is_single_column(survey->graph, node->inputs[1 - input]))
         return trained("is the bias of a matrix product");
-    if (operator_has(node->op, IS_SCALING) && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX))
+    if (operator_has(node->op, IS_SCALING) && becomes_scores(survey, node->outputs[0], true, STEPS_TO_SOFTMAX))
         return fixed("scales the scores of attention");
     return perhaps(false, "is one number that something is computed with");
 }
@@ -201,22 +188,47 @@ static bool has_batch(const Graph *graph, ValueId value, const Node *node)
     return shape->rank > 2 && shape->rank == result->rank && shape->dim[0] > 1 && shape->dim[0] == result->dim[0];
 }
 
+/* Whether all parts along the axis are equal. */
+static bool repeats_along(const Value *value, int axis)
+{
+    size_t inner = dtype_size(value->dtype), outer = 1;
+    for (int i = 0; i < value->shape.rank; i++) {
+        if (i < axis) outer *= (size_t)value->shape.dim[i];
+        if (i > axis) inner *= (size_t)value->shape.dim[i];
+    }
+    size_t count = (size_t)value->shape.dim[axis];
+    for (size_t o = 0; o < outer; o++)
+        for (size_t k = 1; k < count; k++)
+            if (memcmp((const char *)value->data + o * count * inner,
+                       (const char *)value->data + (o * count + k) * inner, inner) != 0)
+                return false;
+    return true;
+}
+
+/* What is added to the scores of attention: no bias of a product, which is a vector. */
+static TrainedChoice choose_bias_of_scores(const Graph *graph, ValueId parameter, const Node *node, int input)
+{
+    const Value *value = graph_value(graph, parameter);
+    bool filled = is_constant_filled(graph, parameter);
+    if (filled && has_batch(graph, node->inputs[input], node))
+        return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
+    if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
+    if (elements_are_linear(value)) return fixed("is linear in positions, added to the scores of attention");
+    if (value->data && has_batch(graph, parameter, node) && !repeats_along(value, 0))
+        return perhaps(false, "has other numbers for every row of the batch, added to the scores of attention");
+    return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
+}
+
 static TrainedChoice choose_sum(UseSurvey *survey, ValueId parameter, const Node *node, int input)
 {
     ValueId other = node->inputs[1 - input];
     if (!survey->activation[other]) return choose_by_uses(survey, parameter, node->outputs[0]);
     if (!is_addition(node)) return perhaps(false, "is subtracted, or subtracted from");
     const Graph *graph = survey->graph;
-    if (graph_value(graph, parameter)->shape.rank > 2 && becomes_scores(survey, node->outputs[0], STEPS_TO_SOFTMAX)) {
-        bool filled = is_constant_filled(graph, parameter);
-        if (filled && has_batch(graph, node->inputs[input], node))
-            return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
-        if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
-        if (elements_are_linear(graph_value(graph, parameter)))
-            return fixed("is linear in positions, added to the scores of attention");
-        return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
-    }
     const Shape *shape = &graph_value(graph, parameter)->shape;
+    bool looked_up = shape->rank == 2 && graph_value(graph, node->inputs[input])->shape.rank > 2;
+    if (shape->rank > 1 && !looked_up && becomes_scores(survey, node->outputs[0], false, STEPS_TO_SOFTMAX))
+        return choose_bias_of_scores(graph, parameter, node, input);
     if (shape->rank == 2 && shape->dim[0] == 1 && is_constant_filled(graph, parameter))
         return perhaps(false, "is a row of one number throughout, as buffers are (biases are vectors)");
     return trained(shape->rank > 1 ? "is a table that is added" : "is a bias");
@@ -236,6 +248,8 @@ static TrainedChoice choose_filling(UseSurvey *survey, ValueId parameter, bool j
     return joined ? trained("is joined with activations") : trained("stands in for activations");
 }
 
+static const char a_factor[] = "is a factor of a matrix product";
+
 static TrainedChoice choose_by_use(UseSurvey *survey, ValueId parameter, Use use)
 {
     const Graph *graph = survey->graph;
@@ -249,12 +263,14 @@ static TrainedChoice choose_by_use(UseSurvey *survey, ValueId parameter, Use use
     if (number && (joins_map || operator_has(node->op, FILLS))) return choose_number(survey, node, use.input);
     if (operator_has(node->op, SELECTS) && operator_has(node->op, IS_LOOKUP) && use.input == 0 &&
         survey->from_inputs[node->inputs[1]])
-        return trained("is a table that is gathered from");
+        return graph_value(graph, parameter)->shape.rank > 1
+                   ? trained("is a table that is gathered from")
+                   : perhaps(false, "is a vector that is gathered from, as the weights of classes are");
     if (operator_has(node->op, IS_PRODUCT) && survey->from_inputs[node->inputs[1 - use.input]])
-        return trained("is a factor of a matrix product");
+        return trained(a_factor);
     if (!survey->from_inputs[node->outputs[0]]) { /* weights of weights: what they become decides */
         TrainedChoice choice = choose_by_uses(survey, parameter, node->outputs[0]);
-        return choice.why || !operator_has(node->op, IS_PRODUCT) ? choice : trained("is a factor of a matrix product");
+        return choice.why || !operator_has(node->op, IS_PRODUCT) ? choice : trained(a_factor);
     }
     if (operator_has(node->op, IS_SUM)) return choose_sum(survey, parameter, node, use.input);
     if (operator_has(node->op, IS_SCALING)) return choose_factor(survey, node, use.input);
@@ -276,23 +292,6 @@ static TrainedChoice choose_by_uses(UseSurvey *survey, ValueId parameter, ValueI
         if (choice.trained && !choice.unsure) break;
     }
     return choice;
-}
-
-/* Whether all parts along the axis are equal. */
-static bool repeats_along(const Value *value, int axis)
-{
-    size_t inner = dtype_size(value->dtype), outer = 1;
-    for (int i = 0; i < value->shape.rank; i++) {
-        if (i < axis) outer *= (size_t)value->shape.dim[i];
-        if (i > axis) inner *= (size_t)value->shape.dim[i];
-    }
-    size_t count = (size_t)value->shape.dim[axis];
-    for (size_t o = 0; o < outer; o++)
-        for (size_t k = 1; k < count; k++)
-            if (memcmp((const char *)value->data + o * count * inner,
-                       (const char *)value->data + (o * count + k) * inner, inner) != 0)
-                return false;
-    return true;
 }
 
 /* With fixed shapes an exporter expands a parameter to all rows of the batch, or all positions, and folds what it
@@ -336,6 +335,7 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
     bool table = shape_elements(&value->shape) > 1 && choice.trained;
     if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data))
         return fixed("holds nothing but 0 and one number: a mask");
+    choice.matrix = choice.trained && value->shape.rank == 2 && strcmp(choice.why, a_factor) == 0;
     choice.copies = choice.trained && is_expanded(survey, parameter);
     choice.activation = choice.trained && is_activation(survey, parameter);
     return choice.why ? choice : perhaps(false, "reaches no output by itself");

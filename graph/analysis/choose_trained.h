@@ -8,6 +8,7 @@
 typedef struct TrainedChoice {
     bool trained;
     bool unsure;     /* nothing in the graph says it for certain: worth a warning */
+    bool matrix;     /* a factor of a matrix product, in two dimensions */
     bool copies;     /* it would be trained, but holds copies of one parameter, which would be trained apart */
     bool activation; /* it would be trained, but has the form of heads of activations: [1, heads, rows, width] */
     const char *why; /* a phrase: "a factor of a matrix product"; static */
@@ -27,7 +28,8 @@ bool elements_are_sinusoids(DType dtype, const Shape *shape, const void *data);
 /* Whether they are a mask: nothing but 0 and one number that is very low, or 0 and 1 with some pattern that is a
  * triangle or a band. */
 bool elements_are_mask(DType dtype, const Shape *shape, const void *data);
-/* Whether the elements along the last axis are multiples of their positions, as ALiBi's are (Press et al. 2022). */
+/* Whether the elements along the last axis are linear in positions, or in distances from one of them, as ALiBi's are
+ * (Press et al. 2022), but for those that a mask hides. */
 bool elements_are_linear(const Value *value);
 
 #endif

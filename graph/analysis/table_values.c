@@ -96,3 +96,37 @@ bool elements_are_mask(DType dtype, const Shape *shape, const void *data)
     Table table = table_of(dtype, shape, data);
     return zeros > 0 && zeros < count && other == 1 && table.rows > 1;
 }
+
+/* Whether the row is linear in positions, or in distances from one of them. */
+static bool row_is_linear(const Value *value, int64_t first, int64_t columns, int64_t *seen)
+{
+    enum { HIDDEN = -9000 }; /* of a mask */
+    double before = 0, step = 0;
+    bool bent = false;
+    int64_t last = 0;
+    *seen = 0;
+    for (int64_t k = 0; k < columns; k++) {
+        double x = element_as_double(value->dtype, value->data, first + k);
+        if (x <= HIDDEN) continue;
+        double slope = *seen ? (x - before) / (double)(k - last) : 0, tolerance = 1e-5 * fabs(step) * (double)columns;
+        if (*seen > 1 && !(fabs(slope - step) <= tolerance)) {
+            if (bent || !(fabs(slope + step) <= tolerance)) return false;
+            bent = true;
+        }
+        if (*seen == 1 || bent) step = slope;
+        before = x;
+        last = k;
+        ++*seen;
+    }
+    return true;
+}
+
+bool elements_are_linear(const Value *value)
+{
+    int64_t count = shape_elements(&value->shape), columns = value->shape.dim[value->shape.rank - 1], most = 0, seen;
+    for (int64_t i = 0; value->data && columns > 2 && i < count; i += columns) {
+        if (!row_is_linear(value, i, columns, &seen)) return false;
+        if (seen > most) most = seen;
+    }
+    return most > 2;
+}

@@ -51,7 +51,8 @@ bool gradient_rows_left_out(const Graph *graph, ValueId table, int64_t row)
         const Node *node = &graph->nodes[n];
         const Attribute *known = node_attribute(node, "no_gradient");
         for (int i = 0; known && node->op == OP_Gather && i < known->count; i++)
-            if (known->integers[i] == row && parameter_behind(graph, node->inputs[0]) == table) return true;
+            if ((row < 0 || known->integers[i] == row) && parameter_behind(graph, node->inputs[0]) == table)
+                return true;
     }
     return false;
 }

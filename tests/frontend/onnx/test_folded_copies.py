@@ -5,9 +5,10 @@ be copies, but is one number throughout, is refused unless it is frozen, and so 
 the file lacks. Weight decay is of w where 1 + w was folded. Masks that are added to the scores of every row, and
 buffers, are not trained; one number is, if the exporter calls it a parameter. A module that is called twice is one
 parameter, and so are the nodes of one call. PEFT's adapters get a hint. A warning names the row of padding that
-PyTorch's default exporter tells of. Of what this exporter says it computed of parameters nothing is trained, nor of
-what ONNX Runtime's optimiser computed of them; what the exporter computed of constants is no parameter. Names of
-weights tell a mixture of experts, which is refused by this name.
+PyTorch's default exporter tells of. Warnings name what TorchScript's leaves open: rows of padding, and what may be a
+buffer. Of what the default exporter says it computed of
+parameters nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of
+constants and buffers is no parameter. Names of weights tell a mixture of experts, which is refused by this name.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -34,7 +35,20 @@ def metadata(message, tag, **entries):
     """Adds metadata, which the installed onnx may be too old to know, to a message."""
     for key, value in entries.items():
         entry = onnx.StringStringEntryProto(key=key.replace("__", "."), value=value).SerializeToString()
-        message.MergeFromString(bytes([tag << 3 | 2, len(entry) & 127 | 128, len(entry) >> 7]) + entry)
+        field = tag << 3 | 2
+        start = [field] if field < 128 else [field & 127 | 128, field >> 7]
+        message.MergeFromString(bytes([*start, len(entry) & 127 | 128, len(entry) >> 7]) + entry)
+
+
+def edit(path, producer=None, signature=None, **names):
+    """Says who exported the model, and what else the exporter says of it and its nodes, by their outputs."""
+    edited = onnx.load(path)
+    edited.producer_name = producer or ""
+    for node in edited.graph.node:
+        node.name = names.get(node.output[0], node.name)
+    if signature:
+        metadata(edited.graph, 16, pkg__torch__export__ExportedProgram__graph_signature=signature)
+    onnx.save(edited, path)
 
 
 def model(path, batch, nodes, folded, result="x", tensor="folded", says=None, sources=None, **others):
@@ -119,6 +133,14 @@ def same(name, batch, nodes, index, parameter, result, axis=-1, **others):
             found["param/folded"], rows)
 
 
+def gives_gradients(path, without, *options):
+    """Whether the rows that the model looks up, but for one, get a gradient. Returns what is printed."""
+    _, message, _ = trained(path, "--grad", *options)
+    rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
+    require(all(rows[i] == (i < 6 and i != without) for i in range(7)), path, options, rows, message)
+    return message
+
+
 ADD = [helper.make_node("Add", ["x", "folded"], ["sum"])]
 JOIN = [helper.make_node("Concat", ["folded", "x"], ["joined"], axis=1)]
 ATTEND = [helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 1]),
@@ -192,6 +214,15 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     accepted("relative", both, 1, attend, drawn, "context")
     slopes = np.arange(TOKENS).reshape(1, 1, 1, -1) * np.full((1, 1, TOKENS, 1), 0.25)
     accepted("alibi", {"table", "matrix"}, 1, attend, slopes, "context")
+    tents = np.broadcast_to(-np.abs(rows[:, None] - rows) * np.array([0.5, 0.25]).reshape(2, 1, 1), (2, 2, 3, 3))
+    accepted("distances-alibi", {"table", "matrix"}, 2, two, tents, "context")
+    message = accepted("masks-of-rows", {"table", "matrix"}, 2, two, real(2, 2, TOKENS, TOKENS, seed=8), "context")
+    require("has other numbers for every row of the batch" in message, message)
+    accepted("start", both, 1, [*ADD, helper.make_node("Transpose", ["sum"], ["turned"], perm=[0, 2, 1]),
+                                helper.make_node("MatMul", ["sum", "turned"], ["products"]),
+                                helper.make_node("Softmax", ["products"], ["shares"]),
+                                helper.make_node("MatMul", ["shares", "x"], ["context"])],
+             np.zeros((1, TOKENS, WIDTH)), "context")
 
     for shape_of, trains in ((1, WIDTH), False), ((WIDTH,), True), ((TOKENS, WIDTH), True):
         message = accepted("row", both if trains else both - {"folded"}, 2, ADD, np.zeros(shape_of), "sum")
@@ -206,6 +237,12 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     require("PEFT adapter ('m.lora_A.weight')" in message and "--freeze '*' --train '*lora_*'" in message, message)
     _, message, parameters = trained("adapter", "--freeze", "*", "--train", "*lora_*")
     require(parameters == {"m.lora_A.weight"} and "PEFT" not in message, parameters, message)
+    prompt = real(WIDTH, seed=3).reshape(1, 1, WIDTH)
+    joined = [helper.make_node("Concat", ["repeat", "x"], ["joined"], axis=1)]
+    message = accepted("prompt", both - {"folded"} | {"repeat"}, 1, joined, prompt, "joined", tensor="repeat",
+                       sources=["m.prompt_encoder.default.embedding.weight"])
+    require("PEFT adapter ('m.prompt_encoder.default.embedding.weight')" in message and
+            "--freeze '*' --train 'repeat'" in message, message)
     message = accepted("nameless", {"table", "matrix", "m.base_layer.weight"}, 2,
                        [helper.make_node("MatMul", ["x", "m.base_layer.weight"], ["sum"])], real(WIDTH, WIDTH, seed=6),
                        "sum", tensor="m.base_layer.weight")
@@ -218,6 +255,31 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                      pkg__torch__onnx__stack_trace=f'File "/m.py", line {line}\n File "{module}", line 1')
         STARTS["folded#1"] = np.zeros(WIDTH)
         accepted("twice", both if one else both | {"folded#1"}, 2, called, np.zeros(WIDTH), "sum")
+
+    for tensor, op, node, trains, said in (
+            ("m.scale", "Mul", "", True, "does not say of 'm.scale'"), ("m.weight", "Mul", "", True, None),
+            ("m.inv_freq", "Mul", "", False, "is called as buffers are, so skycc does not train it"),
+            ("onnx::Add_12", "Add", "", True, "does not say of 'onnx::Add_12'"),
+            ("onnx::MatMul_12", "MatMul", "/query/MatMul", True, None),
+            ("onnx::MatMul_12", "MatMul", "/m/MatMul", True, "does not say of 'onnx::MatMul_12'"),
+            ("temperature", "Mul", "", False, "is one number that something is computed with")):
+        value = real(WIDTH, WIDTH, seed=6) if op == "MatMul" else np.array(0.5) if tensor == "temperature" else kind
+        model("script", 2, [helper.make_node(op, ["x", tensor], ["sum"])], value, "sum", tensor=tensor)
+        edit("script", "pytorch", sum=node, logits="/m/head/MatMul")
+        code, message, parameters = trained("script", "--train", "matrix", "--freeze", "table")
+        wanted = {"matrix", tensor} if trains else {"matrix"}
+        require(code == 0 and parameters == wanted, tensor, node, message, parameters)
+        require(said in message if said else "buffer" not in message, tensor, node, message)
+
+    for name, value, sources, wanted in (("permute", real(WIDTH, WIDTH, seed=6), ["proj"], False),
+                                         ("permute", real(WIDTH, WIDTH, seed=6), ["mix"], True),
+                                         ("log", real(WIDTH, WIDTH, seed=6), ["proj"], False),
+                                         ("log", real(WIDTH, WIDTH, seed=6), ["mix"], None)):
+        multiplied = [helper.make_node("MatMul", ["x", name], ["sum"])]
+        model("signed", 2, multiplied, value, "sum", tensor=name, sources=sources)
+        edit("signed", signature="p_mix: PARAMETER target='mix'\nb_proj: BUFFER target='proj' persistent=True")
+        code, message, parameters = trained("signed")
+        require(code == (wanted is None) and (name in parameters) == bool(wanted), name, sources, message, parameters)
 
     called = [helper.make_node("Mul", ["x", "folded"], ["scaled"]),
               helper.make_node("Add", ["scaled", "folded"], ["sum"])]
@@ -234,11 +296,19 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                  f"target=torch.ops.aten.embedding.default](args = ({arguments}), kwargs = {{}})")
         onnx.save(padded, "padding")
         for options, without in ((), None), (("--no-gradient-row", "table=3"), 3):
-            _, message, _ = trained("padding", "--grad", *options)
-            rows = np.abs(safetensors_files.read("out.safetensors")["grad/table"]).max(1) > 0
-            require(all(rows[i] == (i < 6 and i != without) for i in range(7)), "padding", arguments, options, rows)
+            message = gives_gradients("padding", without, *options)
             said = "hint: --no-gradient-row table=3 does the same" in message
             require(said == (padding == 3 and not options), "padding", arguments, options, message)
+    for zeros, said in ([], "so skycc trains all rows of 'table'"), ([3], "it is the only row of zeros"), \
+            ([2, 3], "so skycc trains all rows of 'table'"):
+        table = real(7, WIDTH)
+        table[zeros] = 0
+        model("padding", 2, [], kind, "x", table=table)
+        edit("padding", "pytorch")
+        message = gives_gradients("padding", None)
+        require(said in message, "padding of TorchScript", zeros, message)
+        message = gives_gradients("padding", 3, "--no-gradient-row", "table=3")
+        require("row of zeros" not in message and "all rows" not in message, "padding of TorchScript", zeros, message)
 
     choice = [helper.make_node("TopK", ["x", "k"], ["best", "number"]), helper.make_node("Mul", ["x", "folded"], ["y"]),
               helper.make_node("Add", ["y", "best"], ["sum"])]
@@ -254,7 +324,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                                  ("unsqueeze_5", kind[None], ["exp", "m.weight"]),
                                  ("add_1", kind, ["m.weight", "softplus_1"]),
                                  ("add_8", np.array(0.5), ["exp", "m.weight", "sum_1"]),
-                                 ("val_9", kind, ["m.bias", "m.weight", "sub_2"])):
+                                 ("val_9", kind, ["m.bias", "m.weight", "sub_2"]),
+                                 ("repeat", kind, ["embedding", "linear", "m.weight"])):
         scaled = [helper.make_node("Mul", ["x", name], ["sum"])]
         model("made", 2, scaled, value, "sum", tensor=name, sources=sources)
         code, message, _ = trained("made")
