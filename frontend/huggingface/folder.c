@@ -1,8 +1,12 @@
 #include "frontend/huggingface/folder.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "base/parts.h"
 
 #define CONFIG "config.json"
 #define SINGLE "model.safetensors"
@@ -76,6 +80,16 @@ static bool open_index(HuggingFaceFolder *folder, Diagnostics *diagnostics)
     return ok;
 }
 
+/* A file of the form model-00001-of-00002.safetensors in the folder; "" if there is none. */
+static void find_shard(const char *path, char name[static 256])
+{
+    DIR *folder = opendir(path);
+    *name = 0;
+    for (const struct dirent *entry; folder && !*name && (entry = readdir(folder));)
+        if (pattern_matches("model-*-of-*.safetensors", entry->d_name)) snprintf(name, 256, "%s", entry->d_name);
+    if (folder) closedir(folder);
+}
+
 /* Pickles are programs: nothing but Python can read them, and reading runs them. */
 static bool refuse_absence(const HuggingFaceFolder *folder, Diagnostics *diagnostics)
 {
@@ -83,6 +97,14 @@ static bool refuse_absence(const HuggingFaceFolder *folder, Diagnostics *diagnos
     FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     bool pickle = false;
     for (int i = 0; i < 2; i++) pickle |= folder_find(folder->path, pickles[i], INT64_MAX, &unread) != FOLDER_ABSENT;
+    char shard[256];
+    find_shard(folder->path, shard);
+    if (*shard)
+        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder->path),
+                                 "copy " INDEX " to it from where the model came from; all files that it names are "
+                                 "needed",
+                                 "has parts of the weights, such as '%s', but no " INDEX ", which says what they hold",
+                                 shard);
     return diagnostics_error(
         diagnostics, EXIT_BAD_INPUT, PLACE_FILE(folder->path),
         pickle ? "convert it once where it may run: python -c \"from transformers import AutoModel as M; "

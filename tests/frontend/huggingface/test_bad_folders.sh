@@ -43,6 +43,8 @@ mkdir adapter && echo '{"peft_type": "LORA"}' >adapter/adapter_config.json
 refuse 1 'adapter: error: has no config.json: it is an adapter of PEFT' 'hint: merge it.*merge_and_unload' -- adapter
 folder absent && rm absent/model.safetensors
 refuse 1 'absent: error: has neither model.safetensors nor' -- absent
+folder shards && mv shards/model.safetensors shards/model-00001-of-00002.safetensors
+refuse 1 "shards: error: has parts of the weights, such as 'model-00001-of" 'hint: copy model.safet' -- shards
 folder pickle && mv pickle/model.safetensors pickle/pytorch_model.bin
 refuse 1 'pickle: error: .*pickle' 'hint: convert it.*save_pretrained' -- pickle
 folder text && echo "no tensors" >text/model.safetensors
