@@ -32,7 +32,7 @@ static void choose_tile(GemmPlan *plan, bool by_columns, const Target *target)
     plan->lanes = target->vector_bytes / (plan->type == DTYPE_F64 ? 8 : 4);
     plan->accumulators = target->vector_registers < 32 ? 12 : 24;
     plan->vectors = target->vector_registers < 32 ? 2 : target->vector_bytes > 16 ? 4 : 3;
-    if (by_columns && plan->vectors == 4) plan->vectors = 2;
+    if ((by_columns || plan->hidden.count) && plan->vectors == 4) plan->vectors = 2; /* narrow ones are hidden sooner */
     int64_t needed = (plan->columns + plan->lanes - 1) / plan->lanes;
     if (needed < plan->vectors) plan->vectors = (int)needed;
 }
@@ -148,6 +148,7 @@ bool gemm_plan(GemmPlan *plan, const Kernel *kernel, const Target *target)
     plan->rounds_a = rounds && kernel->operands[plan->match.a].dtype != DTYPE_BF16;
     plan->rounds_b = rounds && kernel->operands[plan->match.b].dtype != DTYPE_BF16;
     find_epilogue(plan, kernel);
+    plan->hidden = hidden_sums_find(kernel, &plan->match);
     choose_tile(plan, kernel->operands[plan->match.a].stride[kernel->axis_count - 1] != 1, target);
     choose_reordering(plan, kernel, target);
     choose_a(plan, kernel);

@@ -2,6 +2,7 @@
 #ifndef CODEGEN_KERNELS_GEMM_PLAN_H
 #define CODEGEN_KERNELS_GEMM_PLAN_H
 
+#include "codegen/kernels/hidden_sums.h"
 #include "codegen/kernels/work_units.h"
 #include "graph/kernel/kernel.h"
 
@@ -21,10 +22,11 @@ typedef struct GemmPlan {
     GemmB b;
     bool rounds_a, rounds_b; /* to bf16, where they are not already */
     bool reorders_b_in_tile; /* COPIED: the first tile of a panel does, and nobody waits for it */
-    bool skips_zeros;        /* of A, at both ends of a tile's k (zero_range.h) */
-    bool reorder_a;          /* into tiles: where consecutive k would walk through too many cache lines */
-    int64_t depth_block;     /* of k; the last block may be shorter */
-    int64_t panel_columns;   /* vectors * lanes */
+    HiddenSums hidden;
+    bool skips_zeros;      /* of A, at both ends of a tile's k (zero_range.h) */
+    bool reorder_a;        /* into tiles: where consecutive k would walk through too many cache lines */
+    int64_t depth_block;   /* of k; the last block may be shorter */
+    int64_t panel_columns; /* vectors * lanes */
     int64_t unit_rows, unit_columns;
     bool accumulates;   /* the epilogue is C += sum alone: C is where the sum starts */
     bool sums_in_place; /* the epilogue is a plain store of the sum: blocks of k accumulate in C */

@@ -292,7 +292,8 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir reordered, Ir k)
     }
 }
 
-/* The k that are multiplied: all, unless they begin or end with zeros. A tile that reorders B needs all of that. */
+/* The k that are multiplied: none where all sums are hidden, else all, unless they begin or end with zeros. A tile that
+ * reorders B needs all of that. */
 static void find_range(Tile *tile, Ir a, int64_t whole, Ir *first, Ir *end)
 {
     Emit *emit = tile->emit;
@@ -300,7 +301,10 @@ static void find_range(Tile *tile, Ir a, int64_t whole, Ir *first, Ir *end)
     *end = emit_i64(emit, whole);
     bool columns = tile->a_depth != 1;
     int lanes = tile->plan->lanes;
-    if (!tile->plan->skips_zeros || tile->reorders || (columns && tile->rows > lanes)) return;
+    if (tile->reorders) return;
+    Ir visible = hidden_sums_any_visible(&tile->body, &tile->plan->hidden, &tile->plan->match, tile->rows);
+    if (visible) *end = emit_select(emit, visible, *end, *first);
+    if (!tile->plan->skips_zeros || (columns && tile->rows > lanes)) return;
     ZeroRange range = {.integer = emit->i32,
                        .lanes = lanes,
                        .pieces = columns ? UNROLL : tile->rows,

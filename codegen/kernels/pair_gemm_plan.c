@@ -8,7 +8,8 @@ static int64_t extent_of(const Kernel *kernel, int axis) { return axis < 0 ? 1 :
 static void choose_tile(PairPlan *plan)
 {
     int64_t needed = divide_up(plan->columns, BLOCK_SIDE);
-    plan->vectors = needed < PAIR_MAX_VECTORS ? (int)needed : PAIR_MAX_VECTORS;
+    int most = plan->hidden.count ? PAIR_MAX_VECTORS / 2 : PAIR_MAX_VECTORS; /* narrow tiles are hidden sooner */
+    plan->vectors = needed < most ? (int)needed : most;
     plan->tile_rows = PAIR_SUMS_IN_REGISTERS / plan->vectors;
 }
 
@@ -72,6 +73,7 @@ bool pair_plan(PairPlan *plan, const Kernel *kernel, const Target *target)
     plan->columns = extent_of(kernel, plan->match.column_axis);
     plan->depth = kernel_inner_extent(kernel);
     if (plan->columns < 2 || plan->rows < 2 || plan->depth < 2) return false;
+    plan->hidden = hidden_sums_find(kernel, &plan->match);
     choose_tile(plan);
     choose_blocks(plan);
     choose_a(plan, kernel);

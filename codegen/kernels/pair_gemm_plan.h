@@ -3,6 +3,7 @@
 #define CODEGEN_KERNELS_PAIR_GEMM_PLAN_H
 
 #include "codegen/kernels/bf16_blocks.h"
+#include "codegen/kernels/hidden_sums.h"
 #include "codegen/kernels/work_units.h"
 #include "graph/kernel/kernel.h"
 
@@ -11,11 +12,12 @@ enum { PAIR_MAX_VECTORS = 4 };
 typedef struct PairPlan {
     KernelGemm match;
     int64_t rows, columns, depth;
-    int vectors;          /* of a panel of B */
-    int tile_rows;        /* multiplied at a time */
-    int64_t depth_block;  /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
-    bool a_in_place;      /* memory has the rows of A as reordering would leave them */
-    int64_t row_pitch;    /* bytes from one of them to the next */
+    int vectors;         /* of a panel of B */
+    int tile_rows;       /* multiplied at a time */
+    int64_t depth_block; /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
+    bool a_in_place;     /* memory has the rows of A as reordering would leave them */
+    int64_t row_pitch;   /* bytes from one of them to the next */
+    HiddenSums hidden;
     bool skips_zeros;     /* of A, at both ends of a tile's k (zero_range.h) */
     int64_t unit_rows;    /* a multiple of the tile's */
     int64_t unit_columns; /* a multiple of the panel's */

@@ -165,12 +165,16 @@ static void multiply_pair(PairPanel *panel, Ir a, Ir b, Ir *sum)
     }
 }
 
-/* The pairs of k that are multiplied: all, unless they begin or end with zeros. */
+/* The pairs of k that are multiplied: none where all sums are hidden, else all, unless they begin or end with zeros.
+ */
 static void find_range(PairPanel *panel, Ir *first, Ir *end)
 {
     Emit *emit = panel->emit;
     *first = emit_i64(emit, 0);
     *end = emit_mul(emit, parameter(panel, PAIR_STEPS), BLOCK_PAIRS);
+    Body *body = &panel->epilogue.body;
+    Ir visible = hidden_sums_any_visible(body, &panel->plan->hidden, &panel->plan->match, panel->rows);
+    if (visible) *end = emit_select(emit, visible, *end, *first);
     if (!panel->plan->skips_zeros) return;
     ZeroRange range = {.integer = emit->i32,
                        .lanes = PAIR_ZERO_STEP / 2,

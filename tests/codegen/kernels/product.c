@@ -9,6 +9,18 @@ static Register gelu(Register x)
     return kernel_binary(&kernel, KERNEL_MULTIPLY, half, more);
 }
 
+/* The sum where two masks hold: of row and column, and of the column. */
+static Register hidden(const Product *p, Register sum)
+{
+    Register other = kernel_constant(&kernel, p->type, -2);
+    for (int i = 0; i < 2; i++) {
+        int64_t stride[] = {0, i ? 0 : p->columns, 1, 0};
+        Register mask = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_BOOL, stride));
+        sum = kernel_select(&kernel, mask, sum, other);
+    }
+    return sum;
+}
+
 void build_product(const Product *p)
 {
     int64_t extent[] = {p->batch, p->rows, p->columns, p->depth};
@@ -59,6 +71,7 @@ void build_product(const Product *p)
         kernel_store(&kernel, kernel_operand(&kernel, p->type, c), sum);
         break;
     }
+    case HIDDEN: kernel_store(&kernel, out, hidden(p, sum)); break;
     default: kernel_store(&kernel, out, sum); break;
     }
 }

@@ -13,6 +13,7 @@ typedef enum Epilogue {
     COLUMN_SCATTERED,
     MASKED_TWICE,
     DROPPED,
+    HIDDEN,
     EPILOGUES
 } Epilogue;
 
