@@ -209,9 +209,8 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
     ImportOptions whole_options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
     Graph graph, whole_graph;
     ImportedModel model, whole;
-    FREED_WITH(diagnostics_free)
-    Diagnostics ties = {0},
-                unread = {0}; /* warnings that were given when the model was compiled */
+    /* Warnings that were given when the model was compiled. */
+    FREED_WITH(diagnostics_free) Diagnostics ties = {0}, unread = {0};
     graph_init(&graph, path);
     graph_init(&whole_graph, path);
     bool ok = import_parameters(&graph, &model, path, &options, &ties);

@@ -392,7 +392,8 @@ def check_forms():
         packed = file.read()
     for name, content, reason in (("rows.parquet", b"PAR1..", "pandas.read_parquet"),
                                   ("book.csv", b"PK\3\4", "workbook"),
-                                  ("rows.csv.xz", b"\xfd7zXZ\0.", "unxz"), ("cut.csv.gz", packed[:50], "ends too early"),
+                                  ("rows.csv.xz", b"\xfd7zXZ\0.", "unxz"),
+                                  ("cut.csv.gz", packed[:50], "ends too early"),
                                   ("odd.csv.gz", packed[:2] + b"odd", "not a gzip file"),
                                   ("rows.json", b"[{\"text\": ]", "error"),
                                   ("one.json", b"{\n\"a\": 1}", "a list \"data\"")):
