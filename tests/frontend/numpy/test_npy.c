@@ -163,7 +163,7 @@ static void hostile_archives_are_refused(void **state)
         refuses_archive(copy, archive.size, changes[i].expected);
         free(copy);
     }
-    refuses_archive("", 0, "is no ZIP archive");
+    refuses_archive("", 0, "is not a ZIP archive");
     file_unmap(&archive);
 }
 
