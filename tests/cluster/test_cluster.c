@@ -326,11 +326,11 @@ static void bad_links_targets_and_keeps_are_refused(void **state)
     refuses(TWO "interface: 10.1.0.0/33\n", ":2:12: error: interface '10.1.0.0/33' is neither");
     refuses(TWO "interface: 10.1.0/16\n", "is neither a name nor an IPv4 subnet");
     refuses(TWO "interface: an-interface-of-24-bytes\n", "is neither a name");
-    refuses(TWO "ports: 20000\n", ":2:8: error: ports '20000' are no range");
+    refuses(TWO "ports: 20000\n", ":2:8: error: ports '20000' are not a range");
     refuses(TWO "ports: 20000-20010\n", "at least 16 ports");
     refuses(TWO "ports: 1-20010\n", "from 1024 to 65535");
-    refuses(TWO "ports: 20000-70000\n", "are no range");
-    refuses(TWO "ports: 20000-20100x\n", "are no range");
+    refuses(TWO "ports: 20000-70000\n", "are not a range");
+    refuses(TWO "ports: 20000-20100x\n", "are not a range");
 #undef TWO
 }
 

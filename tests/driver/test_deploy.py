@@ -373,7 +373,7 @@ def ways(bench):
     os.symlink("loop", f"{bench.folder}/loop")
     for way in (outside, f"{outside}/in", f"{bench.folder}/loop"):
         bench.deploy("--to", way, code=6, says=["one: .*(not a dir|Not a dir|exists|many levels)"])
-        bench.deploy("--to", way, "--check", code=6, says=["one: .* cannot be made there"])
+        bench.deploy("--to", way, "--check", code=6, says=["one: .*this user cannot make .* there"])
     os.mkdir(f"{bench.folder}/data")
     data = write(f"{bench.folder}/data/train", "x")
     bench.deploy("--to", there, "--data", data, code=2, says=["'train' is the name of a file of the run"])
