@@ -61,8 +61,7 @@ bool judge_by_name(Importer *importer, const ImportedParameter *parameter, Train
     if (choice->trained && named && matches_any(buffers, last))
         *choice = (TrainedChoice){.unsure = true, .why = "is called as buffers are"};
     if (!choice->trained) {
-        bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
-        choice->unsure |= named && (number || matches_any(weights, last));
+        choice->unsure |= named && !matches_any(buffers, last);
         return false;
     }
     return named
