@@ -20,9 +20,10 @@ typedef struct Evaluation {
 typedef struct Evaluations {
     Evaluation *items; /* malloc'ed; rounds ascend */
     size_t count, capacity;
-    int metric;       /* by which the best is known */
-    int64_t patience; /* 0: without end */
-    size_t best;      /* index, where there are any */
+    int metric;          /* by which the best is known */
+    int64_t patience;    /* 0: without end */
+    size_t best;         /* index, where there are any */
+    Evaluation averaged; /* of the mean of the last rounds' models, round 0: it was not measured; not in the file */
 } Evaluations;
 
 /* -1: there is none of that name. */

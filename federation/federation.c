@@ -121,6 +121,7 @@ static void print_steering(const FederationSteering *steering, Buffer *text)
     }
     if (steering->best) buffer_print(text, "keep_best: %s\n", steering->best);
     if (steering->patience) buffer_print(text, "patience: %lld\n", (long long)steering->patience);
+    if (steering->average) buffer_print(text, "average: %lld\n", (long long)steering->average);
     if (steering->keep != FEDERATION_KEEP) buffer_print(text, "keep: %lld\n", (long long)steering->keep);
 }
 

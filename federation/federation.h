@@ -27,6 +27,7 @@
  *     keep_best: accuracy            # the round in which that was best is kept
  *     patience: 5                    # evaluations without a better one that end the federation
  *     keep: 3                        # rounds of the global model on the coordinator's disk
+ *     average: 5                     # rounds whose models' mean is written at the end; none
  *     hide_metrics: true             # the coordinator sees neither rows nor losses of a site; dp implies it
  *     default_link: {latency: 50ms, bandwidth: 100Mbit}       # of sites, with each other and with the coordinator; for
  *     links:                                                  # planning alone, as in cluster.yaml
@@ -75,6 +76,7 @@ typedef struct FederationSteering {
     const char *best; /* the metric of keep_best; NULL: none is kept */
     int64_t patience; /* evaluations; 0: without end */
     int64_t keep;     /* rounds */
+    int64_t average;  /* the last rounds, whose models' mean is written at the end; 0: none; at most `keep` */
 } FederationSteering;
 
 typedef struct FederationCompiled {

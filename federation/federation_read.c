@@ -212,6 +212,7 @@ enum {
     KEEP_BEST,
     PATIENCE,
     KEEP,
+    AVERAGE,
     DEFAULT_LINK,
     LINKS,
     COMPILED,
@@ -354,6 +355,12 @@ static bool read_steering(Reader *reader, const YamlMember *members)
     ok &= read_text(reader, members[KEEP_BEST].value, NULL, "keep_best", &steering->best);
     ok &= read_integer(reader, members[PATIENCE].value, NULL, "patience", MOST_COUNT, &steering->patience);
     ok &= read_integer(reader, members[KEEP].value, NULL, "keep", MOST_COUNT, &steering->keep);
+    ok &= read_integer(reader, members[AVERAGE].value, NULL, "average", MOST_COUNT, &steering->average);
+    if (!members[KEEP].value && steering->keep < steering->average) steering->keep = steering->average;
+    if (ok && steering->keep < steering->average)
+        ok = yaml_error(&reader->yaml, members[KEEP].value, NULL, "leave it out",
+                        "keep: %lld prunes models that average: %lld takes the mean of", (long long)steering->keep,
+                        (long long)steering->average);
     if (ok && steering->best && evaluation_metric(steering->best) < 0)
         ok = yaml_error(&reader->yaml, members[KEEP_BEST].value, NULL, EVALUATION_METRIC_WORDS, "unknown metric '%s'",
                         steering->best);
@@ -528,6 +535,7 @@ static bool read_all(Reader *reader)
                                    [KEEP_BEST] = {"keep_best", false, NULL},
                                    [PATIENCE] = {"patience", false, NULL},
                                    [KEEP] = {"keep", false, NULL},
+                                   [AVERAGE] = {"average", false, NULL},
                                    [DEFAULT_LINK] = {"default_link", false, NULL},
                                    [LINKS] = {"links", false, NULL},
                                    [COMPILED] = {"compiled", true, NULL}};

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/input_files.h"
@@ -154,6 +155,8 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
     if (model->branch) safetensors_writer_metadata(writer, "branch", arena_format(&names, "%" PRId64, model->branch));
     if (model->spent > model->round)
         safetensors_writer_metadata(writer, "spent", arena_format(&names, "%" PRId64, model->spent));
+    if (model->averaged)
+        safetensors_writer_metadata(writer, "averaged", arena_format(&names, "%" PRId64, model->averaged));
     if (model->step) safetensors_writer_metadata(writer, "step", arena_format(&names, "%" PRId64, model->step));
     write_counted(writer, &names, model);
     write_met(writer, model);
@@ -197,6 +200,15 @@ static int64_t read_count(const SafeTensors *file, const char *key)
     char *end = NULL;
     int64_t count = text ? strtoll(text, &end, 10) : 0;
     return text && (end == text || *end || count < 0 || count >= (int64_t)1 << 53) ? -1 : count;
+}
+
+bool global_model_file_says(const char *path, const char *key, int64_t count)
+{
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
+    bool ok = access(path, F_OK) == 0 && safetensors_open(&file, path, &unsaid);
+    input_files_release_path(path);
+    return ok && safetensors_metadata(&file, key) && read_count(&file, key) == count;
 }
 
 static bool read_head(GlobalModel *model, const SafeTensors *file, const char *path, Diagnostics *diagnostics)

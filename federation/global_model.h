@@ -18,11 +18,12 @@ typedef struct GlobalTensor {
 
 typedef struct GlobalModel {
     Arena arena;
-    int64_t round;  /* which is next; as many have been */
-    int64_t branch; /* how often the coordinator went back to an earlier round before this one */
-    int64_t spent;  /* rounds made in all, with those that it went back over */
-    int64_t step;   /* of a site: how many steps it had made when it took this model */
-    Hash identity;  /* what the federation is called (federation/federation.h); another one is not read */
+    int64_t round;    /* which is next; as many have been */
+    int64_t branch;   /* how often the coordinator went back to an earlier round before this one */
+    int64_t spent;    /* rounds made in all, with those that it went back over */
+    int64_t averaged; /* of how many rounds' models this is the mean; 0: it is the model of one */
+    int64_t step;     /* of a site: how many steps it had made when it took this model */
+    Hash identity;    /* what the federation is called (federation/federation.h); another one is not read */
     size_t tensor_count, elements;
     GlobalTensor *tensors;
     size_t *tensor_elements;             /* of each, for fragments */
@@ -67,6 +68,9 @@ bool global_model_write(const GlobalModel *model, const char *path, Diagnostics 
 /* Fills values, moments, round and step. Errors: a file of another federation, or with other tensors; values that are
  * not finite, or not those that global_model_write wrote, in their order. */
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics);
+
+/* Whether there is a file whose metadata has this count under the key. */
+bool global_model_file_says(const char *path, const char *key, int64_t count);
 
 /* The elements, first and end, that meet in the round, with the model in `fragments` fragments; with control variates,
  * which exclude these, all of values and control. */

@@ -130,3 +130,43 @@ bool model_history_go_back(const Federation *federation, const char *directory, 
     }
     return ok;
 }
+
+/* ---- The mean of the last ---- */
+
+/* Takes the values alone: moments, control variates and remainders are of one round. */
+static bool add_round(GlobalModel *model, double **sums, Hash identity, const char *path, Diagnostics *diagnostics)
+{
+    if (*sums) {
+        if (!global_model_read(model, path, diagnostics)) return false;
+    } else {
+        if (!global_model_open_file(model, identity, path, 0, diagnostics)) return false;
+        global_model_keep_control(model, false);
+        free(model->remainder);
+        model->remainder = NULL;
+        *sums = memory_allocate(model->elements * sizeof **sums);
+    }
+    for (size_t i = 0; i < model->elements; i++) (*sums)[i] += model->values[i];
+    return true;
+}
+
+int64_t model_history_average(const Federation *federation, const char *directory, int64_t round, int64_t rounds,
+                              const char *path, Diagnostics *diagnostics)
+{
+    GlobalModel model = {0};
+    FREED double *sums = NULL;
+    if (rounds > round) rounds = round; /* round 0 has made nothing */
+    if (global_model_file_says(path, "averaged", rounds)) return rounds;
+    bool ok = true;
+    for (int64_t r = round - rounds + 1; r <= round && ok; r++) {
+        FREED char *kept = model_history_path(directory, r);
+        if (access(kept, F_OK) != 0) continue;
+        ok = add_round(&model, &sums, federation->compiled.identity, kept, diagnostics);
+        model.averaged++;
+    }
+    int64_t averaged = model.averaged;
+    for (size_t i = 0; i < model.elements && ok; i++) model.values[i] = (float)(sums[i] / (double)averaged);
+    if (ok && averaged) ok = global_model_write(&model, path, diagnostics);
+    file_drop_retired(path);
+    global_model_free(&model);
+    return ok ? averaged : -1;
+}

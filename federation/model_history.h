@@ -15,5 +15,9 @@ bool model_history_keep(const char *directory, int64_t round, int64_t keep, Diag
  * that there are; it is the newest. */
 bool model_history_go_back(const Federation *federation, const char *directory, int64_t round,
                            Diagnostics *diagnostics);
+/* Writes to `path` the mean of the models after the last `rounds` rounds up to `round`, of those that are kept: sums of
+ * float64, rounded once to float32. One that is there already stays. How many rounds are in it; -1: an error. */
+int64_t model_history_average(const Federation *federation, const char *directory, int64_t round, int64_t rounds,
+                              const char *path, Diagnostics *diagnostics);
 
 #endif

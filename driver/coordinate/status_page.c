@@ -191,6 +191,7 @@ static void print_json(const Status *status)
         print_evaluation_json(&json, "best", &evaluations->items[evaluations->best]);
     else
         json_add_null(&json, "best");
+    if (evaluations->averaged.round) print_evaluation_json(&json, "averaged", &evaluations->averaged);
     json_open(&json, "sites_evaluation", '{'); /* of the model before the last round */
     json_add_integer(&json, "rows", coordinator->evaluated.rows);
     add_known(&json, "loss", coordinator->evaluated.rows ? coordinator->evaluated.loss : NAN);
@@ -236,21 +237,27 @@ static void print_head(const Status *status)
                  coordinator->rounds);
 }
 
+static void print_metrics(const Status *status, const Evaluation *evaluation, const char *whose)
+{
+    for (int m = 0; m < EVALUATION_METRICS; m++) {
+        char name[64];
+        if (isnan(evaluation->values[m])) continue;
+        snprintf(name, sizeof name, "%s%s", m == EVALUATION_LOSS ? "evaluation loss" : evaluation_metrics[m], whose);
+        drawing_fact(status->text, name, m == EVALUATION_ACCURACY ? "%.2f%%" : "%.4f",
+                     (m == EVALUATION_ACCURACY ? 100 : 1) * evaluation->values[m]);
+    }
+}
+
 static void print_summary(const Status *status)
 {
     const Coordinator *coordinator = status->coordinator;
     const Evaluations *evaluations = status->evaluations;
     buffer_print(status->text, "<dl>\n");
     if (evaluations->count) {
-        const Evaluation *last = &evaluations->items[evaluations->count - 1];
-        for (int m = 0; m < EVALUATION_METRICS; m++) {
-            if (isnan(last->values[m])) continue;
-            const char *name = m == EVALUATION_LOSS ? "evaluation loss" : evaluation_metrics[m];
-            bool share = strcmp(name, "accuracy") == 0;
-            drawing_fact(status->text, name, share ? "%.2f%%" : "%.4f", (share ? 100 : 1) * last->values[m]);
-        }
+        print_metrics(status, &evaluations->items[evaluations->count - 1], "");
         drawing_fact(status->text, "best round", "%" PRId64, evaluations->items[evaluations->best].round);
     }
+    if (evaluations->averaged.round) print_metrics(status, &evaluations->averaged, " of the averaged model");
     if (coordinator->evaluated.rows)
         drawing_fact(status->text, "loss on the sites' rows", "%.4f", coordinator->evaluated.loss);
     if (coordinator->evaluated.right_of)

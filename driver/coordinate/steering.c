@@ -3,14 +3,12 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/input_files.h"
-#include "base/safetensors.h"
 #include "base/text.h"
 #include "driver/coordinate/evaluator.h"
 #include "federation/model_history.h"
@@ -37,18 +35,10 @@ static void keep_best(Steering *steering)
 /* After going back, the best that is left is another one; if it is no longer kept, there is none. */
 static void settle_best(Steering *steering)
 {
-    SafeTensors file;
-    Diagnostics unsaid = {0};
     const Evaluations *evaluations = &steering->evaluations;
     if (access(steering->best_path, F_OK) != 0) return;
     int64_t best = evaluations->count ? evaluations->items[evaluations->best].round : -1;
-    bool ok = safetensors_open(&file, steering->best_path, &unsaid);
-    const char *round = ok ? safetensors_metadata(&file, "round") : NULL;
-    bool same = round && strtoll(round, NULL, 10) == best;
-    if (ok) safetensors_close(&file);
-    diagnostics_free(&unsaid);
-    input_files_release_path(steering->best_path);
-    if (same) return;
+    if (best >= 0 && global_model_file_says(steering->best_path, "round", best)) return;
     unlink(steering->best_path);
     FREED char *path = model_history_path(steering->directory, best);
     if (access(path, F_OK) == 0) keep_best(steering);
@@ -69,16 +59,21 @@ static void end_early(Steering *steering)
 
 /* ---- Evaluations ---- */
 
+static const char *metrics_text(Buffer *line, const Evaluation *evaluation)
+{
+    for (int m = 0; m < EVALUATION_METRICS; m++)
+        if (!isnan(evaluation->values[m]))
+            text_format(line, "%s%s %.4f", line->size ? ", " : "", evaluation_metrics[m], evaluation->values[m]);
+    return buffer_text(line);
+}
+
 static void say_evaluation(const Steering *steering, const Evaluation *evaluation)
 {
     const Evaluations *evaluations = &steering->evaluations;
     FREED_WITH(buffer_free) Buffer line = {0};
-    for (int m = 0; m < EVALUATION_METRICS; m++)
-        if (!isnan(evaluation->values[m]))
-            text_format(&line, "%s%s %.4f", line.size ? ", " : "", evaluation_metrics[m], evaluation->values[m]);
     bool best = evaluations->items[evaluations->best].round == evaluation->round;
     coordinator_say(steering->coordinator, "model after round %" PRId64 ": %s%s\n", evaluation->round,
-                    buffer_text(&line), best ? ": the best so far" : "");
+                    metrics_text(&line, evaluation), best ? ": the best so far" : "");
 }
 
 static void add_evaluation(Steering *steering, const Evaluation *evaluation)
@@ -164,19 +159,66 @@ static bool is_due(const Steering *steering)
            !evaluations_of(&steering->evaluations, round);
 }
 
+static void begin_evaluation(Steering *steering, const char *model)
+{
+    steering->evaluating = steering->coordinator->model.round;
+    notice_other_data(steering);
+    steering->process = evaluator_begin(steering->directory, model, NULL);
+}
+
+/* ---- The mean of the last rounds' models ---- */
+
+static void make_average(Steering *steering)
+{
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+    const Coordinator *coordinator = steering->coordinator;
+    const FederationSteering *rules = rules_of(steering);
+    int64_t averaged = model_history_average(coordinator->federation, steering->directory, coordinator->model.round,
+                                             rules->average, steering->averaged_path, &diagnostics);
+    steering->has_averaged = true;
+    if (averaged > 0) {
+        coordinator_say(coordinator, "%s: the mean of the models of %s%" PRId64 " rounds%s\n", steering->averaged_path,
+                        averaged == rules->average ? "the last " : "", averaged,
+                        averaged == rules->average ? "" : ": no more are kept");
+        if (rules->data) begin_evaluation(steering, steering->averaged_path);
+    } else {
+        if (coordinator->console) diagnostics_print(&diagnostics, coordinator->console);
+        coordinator_say(coordinator, "warning: %s is not written: start the coordinator again to try again\n",
+                        steering->averaged_path);
+    }
+}
+
+static void take_average(Steering *steering, bool ok, const Evaluation *evaluation)
+{
+    FREED_WITH(buffer_free) Buffer line = {0};
+    if (!ok) {
+        coordinator_say(steering->coordinator, "warning: %s could not be evaluated\n", steering->averaged_path);
+        return;
+    }
+    steering->evaluations.averaged = *evaluation;
+    steering->evaluations.averaged.round = steering->evaluating;
+    coordinator_say(steering->coordinator, "averaged model: %s\n", metrics_text(&line, evaluation));
+}
+
+/* ---- Opening, and as time goes on ---- */
+
 static void watch_evaluation(Steering *steering, bool waits)
 {
     Evaluation evaluation;
     bool ok;
     if (steering->process > 0 && evaluator_ended(steering->process, steering->directory, waits, &ok, &evaluation)) {
         steering->process = 0;
-        take_evaluation(steering, ok, &evaluation);
+        if (steering->has_averaged)
+            take_average(steering, ok, &evaluation);
+        else
+            take_evaluation(steering, ok, &evaluation);
     }
     if (steering->process <= 0 && is_due(steering)) {
         FREED char *path = model_history_path(steering->directory, steering->coordinator->model.round);
-        steering->evaluating = steering->coordinator->model.round;
-        notice_other_data(steering);
-        steering->process = evaluator_begin(steering->directory, path, NULL);
+        begin_evaluation(steering, path);
+    } else if (steering->process <= 0 && rules_of(steering)->average && !steering->has_averaged &&
+               coordinator_is_done(steering->coordinator)) {
+        make_average(steering);
     }
     steering->coordinator->holds = steering->process > 0;
 }
@@ -189,8 +231,6 @@ static void observe(void *observer, double now)
     status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
 }
 
-/* ---- Opening ---- */
-
 bool steering_open(Steering *steering, Coordinator *coordinator, const char *log, Diagnostics *diagnostics)
 {
     const char *directory = coordinator->directory;
@@ -201,6 +241,7 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
     steering->evaluations.patience = rules->patience;
     steering->evaluations_path = arena_format(&steering->arena, "%s/evaluations.csv", directory);
     steering->best_path = arena_format(&steering->arena, "%s/best.safetensors", directory);
+    steering->averaged_path = arena_format(&steering->arena, "%s/averaged.safetensors", directory);
     evaluator_clean(directory);
     status_page_open(&steering->page, directory, log);
     if (!evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round - !rules->data,
@@ -208,6 +249,7 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
         return false;
     if (rules->best) settle_best(steering);
     end_early(steering);
+    if (!coordinator_is_done(coordinator)) unlink(steering->averaged_path); /* it went back */
     coordinator->observe = observe;
     coordinator->observer = steering;
     return true;
@@ -218,7 +260,7 @@ void steering_close(Steering *steering, double now)
     if (!steering->coordinator) return;
     bool done = coordinator_is_done(steering->coordinator);
     if (steering->process > 0 && !done) kill(steering->process, SIGTERM); /* made again when it goes on */
-    if (steering->process > 0 && done) watch_evaluation(steering, true);
+    while (steering->process > 0 && done) watch_evaluation(steering, true);
     steering->page.ends = true;
     status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
     steering->coordinator->observe = NULL;

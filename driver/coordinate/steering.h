@@ -1,5 +1,5 @@
 /* What a coordinator does with the models of its rounds besides making them: evaluates them on its own data, keeps the
- * best, ends when none gets better, and shows where things stand (status_page.h). */
+ * best, ends when none gets better, writes the mean of the last, and shows where things stand (status_page.h). */
 #ifndef DRIVER_COORDINATE_STEERING_H
 #define DRIVER_COORDINATE_STEERING_H
 
@@ -11,11 +11,12 @@ typedef struct Steering {
     Coordinator *coordinator;
     const char *directory, *log; /* log: of rounds */
     Arena arena;
-    const char *evaluations_path, *best_path;
+    const char *evaluations_path, *best_path, *averaged_path;
     Evaluations evaluations;
     pid_t process;      /* that evaluates; 0: none does */
     int64_t evaluating; /* the round; with process 0 the last one that was tried, -1: none */
     bool said_nothing_known;
+    bool has_averaged; /* the last rounds' models, or tried to: what is evaluated from then on is their mean */
     StatusPage page;
 } Steering;
 

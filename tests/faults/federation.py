@@ -34,12 +34,14 @@ class Form:
         self.name, self.rounds, self.rules, self.amended = name, rounds, rules, amended
         self.first = sites  # the others join by the amendment that begins with round `amended`, and kyoto leaves
         self.sites = [*sites, "accra"] if amended else sites
+        self.averages = any(rule.startswith("average") for rule in rules)
         self.lasting = [name for name in self.sites if not amended or name != "kyoto"]
 
 
 # The quorum is three of four with masks, two of three without.
 WAITING = [
-    Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss"),
+    Form("secure", 6, THREE, "fragments: 2", "evaluate: {data: paris.safetensors}", "keep_best: loss",
+         "average: 3"),
     Form("sampled", 6, FOUR, "sample: 3"),
     Form("amended", 6, FOUR, "sample: 3", "model_codec: q6", amended=3),
     Form("controlled", 6, FOUR, "sample: 3", "control_variates: true", amended=3),
@@ -189,7 +191,8 @@ class FederationTrial:
                 is_done = json.load(status)["state"] == "Finished"
         else:
             is_done = "rounds are done" in self.head.said()
-        return is_done and (not evaluates or f"\n{self.form.rounds}," in self.evaluations())
+        return is_done and (not evaluates or f"\n{self.form.rounds}," in self.evaluations()) and \
+            (not self.form.averages or os.path.exists(f"{self.folder}/coordinator/averaged.safetensors"))
 
     def rounds(self):
         """Of every round that the log has, its sites."""
@@ -325,7 +328,7 @@ class FederationTrial:
         for place in ["coordinator", *(f"at-{name}" for name in self.form.lasting)]:
             left = [
                 name for name in os.listdir(f"{self.folder}/{place}")
-                if re.match(r"(model|global|feedback|control)\.safetensors.+", name)
+                if re.match(r"(model|averaged|global|feedback|control)\.safetensors.+", name)
             ]
             if left:
                 raise Wrong(f"{place} has {left} of a process that was killed")
@@ -337,9 +340,10 @@ class FederationTrial:
             raise Wrong(f"a round went on without a site: {self.rounds()}, not {calm.rounds()}")
         if self.evaluations() != calm.evaluations():
             raise Wrong(f"other evaluations than the undisturbed federation's: {self.evaluations()}")
-        if tensors(f"{self.folder}/coordinator/model.safetensors") != tensors(
-                f"{calm.folder}/coordinator/model.safetensors"):
-            raise Wrong("another model than the undisturbed federation's")
+        for name in ["model", "averaged"] if self.form.averages else ["model"]:
+            if tensors(f"{self.folder}/coordinator/{name}.safetensors") != tensors(
+                    f"{calm.folder}/coordinator/{name}.safetensors"):
+                raise Wrong(f"another {name}.safetensors than the undisturbed federation's")
         for name in self.form.lasting:
             if remainders(f"{self.folder}/at-{name}") != remainders(f"{calm.folder}/at-{name}"):
                 raise Wrong(f"another feedback or control variate at {name} than the undisturbed one")

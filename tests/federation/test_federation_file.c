@@ -165,6 +165,37 @@ static void the_command_line_holds(void **state)
     federation_free(&federation);
 }
 
+/* As many models are kept as are averaged, unless more are asked for; a coordinator's file has both. */
+static void averages_are_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t average, keep;
+    } cases[] = {{SITES COORDINATOR STEPS, 0, FEDERATION_KEEP},
+                 {SITES COORDINATOR STEPS "average: 2\n", 2, FEDERATION_KEEP},
+                 {SITES COORDINATOR STEPS "average: 5\n", 5, 5},
+                 {SITES COORDINATOR STEPS "average: 5\nkeep: 9\n", 5, 9}};
+    for (int c = 0; c < 4; c++) {
+        Federation federation, read;
+        Diagnostics diagnostics = {0};
+        Scratch file = scratch_text(cases[c].text);
+        assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
+        federation.compiled = (FederationCompiled){.site = -1, .model_hash = "m", .low_rank = ""};
+        for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8;
+        Buffer text = {0};
+        federation_print(&federation, &text);
+        file_write_all(file.path, text.bytes, text.size, &diagnostics);
+        assert_true(federation_read_compiled(&read, file.path, &diagnostics));
+        assert_true(federation.steering.average == cases[c].average && federation.steering.keep == cases[c].keep);
+        assert_true(read.steering.average == cases[c].average && read.steering.keep == cases[c].keep);
+        unlink(file.path);
+        buffer_free(&text);
+        federation_free(&federation);
+        federation_free(&read);
+    }
+}
+
 #define FIVE "rounds: 3\nlocal_steps: 5\n"
 
 /* They are of private rows, as updates are. */
@@ -254,6 +285,8 @@ static void what_is_wrong_is_refused_at_its_place(void **state)
     refuse(SITES COORDINATOR STEPS "evaluate: {data: a}\nkeep_best: rouge\n", "unknown metric 'rouge'");
     refuse(SITES COORDINATOR STEPS "evaluate: {every: 2}\n", "key 'data' is missing");
     refuse(SITES COORDINATOR STEPS "keep: 0\n", "keep must be");
+    refuse(SITES COORDINATOR STEPS "average: 0\n", "average must be");
+    refuse(SITES COORDINATOR STEPS "average: 5\nkeep: 4\n", "9:7: error: keep: 4 prunes models that average: 5 takes");
     refuse(SITES COORDINATOR STEPS "outer: {optimizer: average, lr: 1}\n", "plain averaging has no lr");
     refuse(SITES COORDINATOR STEPS "outer: {optimizer: sgd, momentum: 0.9}\n", "sgd has no momentum");
     refuse(SITES COORDINATOR STEPS "aggregate: mixed\n", "aggregate is secure or plain, not 'mixed'");
@@ -302,6 +335,7 @@ int main(void)
         cmocka_unit_test(what_is_not_said_has_its_default),
         cmocka_unit_test(links_are_read),
         cmocka_unit_test(dp_hides_metrics),
+        cmocka_unit_test(averages_are_kept),
         cmocka_unit_test(overlap_is_read),
         cmocka_unit_test(the_command_line_holds),
         cmocka_unit_test(what_is_wrong_is_refused_at_its_place),

@@ -192,6 +192,58 @@ static void a_coordinator_goes_back_to_a_round_that_it_kept(void **state)
     codec_of_models = CODEC_NONE;
 }
 
+static void expect_average(int64_t round, int64_t rounds, const char *path, float models[][ELEMENTS], int64_t count)
+{
+    Diagnostics diagnostics = {0};
+    GlobalModel averaged;
+    assert_int_equal(model_history_average(&world.federation, ".", round, rounds, path, &diagnostics), count);
+    assert_true(global_model_open_file(&averaged, world.federation.compiled.identity, path, 0, &diagnostics));
+    assert_int_equal(averaged.round, round);
+    assert_true(!averaged.momentum && !averaged.remainder);
+    for (size_t i = 0; i < ELEMENTS; i++) {
+        double sum = 0;
+        for (int64_t r = round - count + 1; r <= round; r++) sum += models[r][i];
+        float mean = (float)(sum / (double)count);
+        assert_memory_equal(&averaged.values[i], &mean, sizeof mean);
+    }
+    global_model_free(&averaged);
+}
+
+/* Of those that are kept; momentum and what a codec left out are no part of it. */
+static void the_mean_of_the_last_models_is_that_of_their_values(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4 };
+    float models[ROUNDS + 1][ELEMENTS];
+    Diagnostics diagnostics = {0};
+    codec_of_models = CODEC_Q6;
+    start(&world, 3, true, OUTER_NESTEROV, ROUNDS, 1);
+    world.federation.steering.keep = 3;
+    assert_true(global_model_write(&world.coordinator.model, "model.safetensors", &diagnostics));
+    assert_true(model_history_keep(".", 0, 3, &diagnostics));
+    for (int64_t round = 1; round <= ROUNDS; round++) {
+        turns_until(round);
+        memcpy(models[round], world.coordinator.model.values, sizeof models[round]);
+        if (round == 2)
+            expect_average(2, 5, "early.safetensors", models, 2); /* the model that has made no round is none */
+    }
+    expect_average(ROUNDS, 3, "three.safetensors", models, 3);
+    expect_average(ROUNDS, 2, "two.safetensors", models, 2);
+    expect_average(ROUNDS, 4, "four.safetensors", models, 3);
+    FREED char *last = model_history_path(".", ROUNDS), *second = model_history_path(".", 2);
+    unlink(last);
+    expect_average(ROUNDS, 2, "two.safetensors", models, 2); /* what is there stays */
+    FILE *file = fopen(second, "r+e");
+    uint64_t header = 0; /* its length, before the values */
+    assert_true(file && fread(&header, sizeof header, 1, file) == 1);
+    assert_true(fseek(file, (long)header, SEEK_CUR) == 0 && fputc(0x55, file) == 0x55 && fclose(file) == 0);
+    assert_int_equal(model_history_average(&world.federation, ".", 4, 3, "bad.safetensors", &diagnostics), -1);
+    expect_complaint(&diagnostics, EXIT_BAD_INPUT, "round-000002.safetensors");
+    assert_int_not_equal(access("bad.safetensors", F_OK), 0);
+    stop(&world);
+    codec_of_models = CODEC_NONE;
+}
+
 /* A site that was away while the coordinator went back is at the same round of another branch: it offers nothing. */
 static void a_round_of_another_branch_is_another_round(void **state)
 {
@@ -362,6 +414,7 @@ int main(void)
         TEST(a_site_that_is_started_again_in_a_meeting_is_in_the_round),
         TEST(one_site_does_not_spoil_a_robust_step),
         TEST(a_coordinator_goes_back_to_a_round_that_it_kept),
+        TEST(the_mean_of_the_last_models_is_that_of_their_values),
         TEST(a_round_of_another_branch_is_another_round),
         TEST(a_federation_that_ends_early_ends_for_all),
         TEST(a_round_waits_for_what_is_learned_of_the_last),

@@ -330,6 +330,41 @@ def check_overlap():
         require((f"step-{STEPS + 1:08}" in made) == (steps == "1"), f"--overlap {steps}: checkpoints {made}")
 
 
+def check_average(folder, said, status):
+    """The mean of the models of the last three of four rounds, as the coordinator writes and measures it; again after a
+    kill before it was written, and not of rounds that were gone back over."""
+    path = f"{folder}/averaged.safetensors"
+    averaged, metadata = safetensors_files.read(path), safetensors_files.metadata(path)
+    kept = [safetensors_files.read(f"{folder}/rounds/round-{number:06}.safetensors") for number in (2, 3, 4)]
+    require(metadata["averaged"] == "3" and metadata["round"] == "4", metadata)
+    for name, tensor in averaged.items():
+        mean = np.mean([model[name] for model in kept], axis=0, dtype=np.float64).astype(np.float32)
+        require(np.array_equal(tensor, mean), f"{name} is not the mean of the last three rounds' models")
+    require("the mean of the models of the last 3 rounds" in said, said)
+    metrics = status["averaged"]
+    line = f"averaged model: loss {metrics['loss']:.4f}, accuracy {metrics['accuracy']:.4f}"
+    require(line in said and said.index("model after round 4: loss") < said.index(line), f"{line}: {said}")
+    with open(f"{folder}/status.html", encoding="utf-8") as file:
+        require("accuracy of the averaged model" in file.read(), "the status page has it, too")
+    text = call(SKYCC, "export", MODEL, path, "-o", "averaged.onnx")
+    require(os.path.exists("averaged.onnx"), text)
+    text = call(SKYCC, "evaluate", MODEL, path, "paris.safetensors")
+    require(re.search(rf"^loss +{metrics['loss']:.4f}$", text, re.M) is not None, f"{metrics}: {text}")
+    with open(path, "rb") as file:
+        before = file.read()
+    os.remove(path)
+    again = Process("again", SKYCC, "coordinate", folder, "--log", "seen.csv")
+    wait_until(lambda: line in again.said(), "the averaged model, again")
+    again.process.terminate()
+    again.process.wait()
+    with open(path, "rb") as file:
+        require(file.read() == before, "written again, it is the same")
+    back = Process("back", SKYCC, "coordinate", folder, "--log", "back.csv", "--from-round", "3")
+    wait_until(lambda: not os.path.exists(path), "going back from the averaged model")
+    back.process.terminate()
+    back.process.wait()
+
+
 def check_evaluation():
     """Sites and the coordinator measure the same model on the same rows, each in its own way. A site that spoils the
     model: the others refuse it, and a round is gone back over."""
@@ -346,7 +381,7 @@ def check_evaluation():
                           options=["--freeze", "*embeddings*"])
     require(made.returncode == 0, f"a model whose frozen weights are in a file of their own: {made.stdout}")
     federate("seen", "rounds: 4", "outer: {optimizer: average}", "evaluate: {data: paris.safetensors}",
-             "keep_best: accuracy", own=["lima"],
+             "keep_best: accuracy", "average: 3", own=["lima"],
              options=["--freeze", "*embeddings*", "--freeze", "*layer.0*", "--frozen-weights", "int4"])
     rows = ["--eval-data", "paris.safetensors"]
     os.mkfifo("pipe")
@@ -384,6 +419,7 @@ def check_evaluation():
     require([item["round"] for item in status["evaluations"]] == [0, 1, 2, 3, 4], status["evaluations"])
     best = safetensors_files.metadata("seen/coordinator/best.safetensors")["round"]
     require(int(best) == status["best"]["round"], f"the best round is {status['best']}, and {best} is kept")
+    check_average("seen/coordinator", head.said(), status)
     call(SKYCC, "export", MODEL, "seen/coordinator", "-o", "exported.onnx")
     step = max(name for name in os.listdir("seen-oslo") if name.startswith("step-"))
     parts = sorted(name for name in os.listdir(f"seen-oslo/{step}") if name.endswith(".safetensors"))
