@@ -11,6 +11,7 @@ enum {
     MOST_VISITS = 400000,    /* partial allocations that an enumeration may look at */
     SIMULATED_PIECES = 4000, /* ns that a piece of work of a step counts: it is laid out in some forty orders */
     LIKELY_VISITS = 400000,  /* partial allocations that a search for the likeliest looks at, about */
+    PAIR_VISITS = 400000,    /* the same for each pair of devices that is left out */
     VISIT = 100,             /* ns that each of them counts */
     LIKELY_SIMULATED = 100,  /* of the likeliest */
 };
@@ -102,6 +103,7 @@ typedef struct Enumeration {
     bool *used;      /* [device] */
     int64_t *to_end; /* [cut]: the work after it, each layer on the device that is quickest with it */
     double *speed;   /* [type]: how much of that work a device does in a time, at most */
+    int *held;       /* [type * layers + cut]: layers after it that a stage can have, at most */
     double free;     /* the speeds of the devices that are not used yet, added up */
     int visits;
 } Enumeration;
@@ -119,6 +121,23 @@ static int64_t bound_of_part(const Enumeration *e, bool splits)
     if (left < nothing) return INT64_MAX;
     double rest = (double)rounds_of(p) * (double)e->to_end[end] / left;
     return larger(bound, there + (int64_t)fmin(rest * (1 - nothing), 1e18));
+}
+
+/* Whether the part's stages fit, with as many micro-batches in flight as any completion keeps; and whether the other
+ * devices can hold the other layers. */
+static bool part_fits(const Enumeration *e)
+{
+    const Problem *p = e->fastest->problem;
+    const Allocation *a = &e->part;
+    int end = a->end[a->stage_count - 1], rest = p->layer_count - end;
+    if (!p->has_limits) return true;
+    for (int k = a->stage_count - 1; k >= 0; k--) {
+        int to_end = e->fastest->limits ? 1 : a->stage_count - k + (rest > 0);
+        if (!problem_stage_fits(p, p->type_of[a->device[k]], allocation_start(a, k), a->end[k], to_end)) return false;
+    }
+    for (int d = 0; d < p->device_count && rest > 0; d++)
+        if (!e->used[d] || d == e->fastest->keeper) rest -= e->held[p->type_of[d] * p->layer_count + end];
+    return rest <= 0;
 }
 
 /* Of devices that are alike the first one that is not used; with a keeper, it is first and last. */
@@ -147,7 +166,7 @@ static void enumerate(Enumeration *e, int start)
             e->part.end[stage] = end;
             e->visits++;
             if (is_late(e->fastest)) e->visits = MOST_VISITS;
-            if (bound_of_part(e, may_split(p)) >= e->fastest->step_ns) continue;
+            if (!part_fits(e) || bound_of_part(e, may_split(p)) >= e->fastest->step_ns) continue;
             if (end < p->layer_count)
                 enumerate(e, end);
             else if (keeper < 0 || d == keeper)
@@ -157,6 +176,19 @@ static void enumerate(Enumeration *e, int start)
         if (!was_used) e->free += e->speed[p->type_of[d]];
     }
     e->part.stage_count--;
+}
+
+static void find_held(Enumeration *e, Arena *arena)
+{
+    const Problem *p = e->fastest->problem;
+    int layers = p->layer_count;
+    e->held = arena_new_array(arena, int, (size_t)(p->type_count * layers));
+    for (int t = 0; t < p->type_count; t++)
+        for (int start = layers - 1, *held = e->held + t * layers; start >= 0; start--) {
+            held[start] = start + 1 < layers ? held[start + 1] : 0;
+            for (int end = start + held[start] + 1; end <= layers; end++)
+                if (problem_stage_fits(p, t, start, end, 1)) held[start] = end - start;
+        }
 }
 
 static Enumeration enumeration_create(Fastest *f, Arena *arena)
@@ -177,6 +209,7 @@ static Enumeration enumeration_create(Fastest *f, Arena *arena)
         }
     }
     for (int d = 0; d < p->device_count; d++) e.free += e.speed[p->type_of[d]];
+    if (p->has_limits) find_held(&e, arena);
     return e;
 }
 
@@ -220,30 +253,32 @@ static void extend(Enumeration *e, Likely *likely, int most, int64_t limit)
     e->part.stage_count++;
     for (int d = 0; d < p->device_count; d++) {
         if (!may_have(e, stage, d)) continue;
-        bool closes = d == keeper && stage > 0;
+        bool closes = d == keeper && stage > 0, was_used = e->used[d];
         double before = e->free;
         e->part.device[stage] = d;
-        if (!e->used[d]) e->free -= e->speed[p->type_of[d]];
+        if (!was_used) e->free -= e->speed[p->type_of[d]];
+        e->used[d] = true;
         for (int end = closes ? p->layer_count : start + 1; end <= p->layer_count; end++) {
             e->part.end[stage] = end;
             e->visits++;
             bool open = end == p->layer_count && keeper >= 0 && d != keeper;
-            if (open || !problem_stage_fits(p, p->type_of[d], start, end, 1)) continue;
+            if (open || !part_fits(e)) continue;
             if (bound_of_part(e, may_split(p)) < limit) keep(&likely[end], most, bound_of_part(e, false), &e->part);
         }
         e->free = before;
+        e->used[d] = was_used;
     }
     e->part.stage_count--;
 }
 
-/* A device and the devices of a region; -1: none. */
+/* Two devices and the devices of a region; -1: none. */
 typedef struct Without {
-    int device, region;
+    int device, other, region;
 } Without;
 
 static bool leaves_out(const Problem *p, Without without, int device)
 {
-    return device == without.device || p->type_region[p->type_of[device]] == without.region;
+    return device == without.device || device == without.other || p->type_region[p->type_of[device]] == without.region;
 }
 
 static void continue_part(Enumeration *e, Without without, const Allocation *part)
@@ -264,7 +299,8 @@ static void offer_likely(Fastest *f, Without without, int64_t limit)
     FREED_WITH(arena_free) Arena arena = {0};
     Enumeration e = enumeration_create(f, &arena);
     Allocation none = allocation_create(&arena, p);
-    int layers = p->layer_count, most = (int)(LIKELY_VISITS / (size_of(p) * layers / 2 + 1));
+    int layers = p->layer_count, visits = without.other < 0 ? LIKELY_VISITS : PAIR_VISITS;
+    int most = (int)(visits / (size_of(p) * layers / 2 + 1));
     if (most < LEAST) most = LEAST;
     Likely *likely = arena_new_array(&arena, Likely, (size_t)layers + 1);
     for (int c = 0; c <= layers; c++) {
@@ -460,9 +496,28 @@ static void search_scheduled(Fastest *f, PlanSchedule schedule)
     other.step_ns = INT64_MAX;
     fastest_offer(&other, f->allocation);
     if (other.step_ns < INT64_MAX) climb(&other);
-    search_without(&other, (Without){-1, -1});
+    search_without(&other, (Without){-1, -1, -1});
     if (other.step_ns < INT64_MAX) fastest_offer(f, &own);
     arena_free(&arena);
+}
+
+/* The next device of its type; -1: there is none. */
+static int next_alike(const Problem *p, int device)
+{
+    for (int d = device + 1; d < p->device_count; d++)
+        if (p->type_of[d] == p->type_of[device]) return d;
+    return -1;
+}
+
+/* Without each pair of devices: what questions without one device look at. */
+static void search_without_pairs(Fastest *f)
+{
+    const Problem *p = f->problem;
+    for (int t = 0; t < p->type_count; t++)
+        for (int u = t; u < p->type_count; u++) {
+            int first = p->first_device[t], other = u > t ? p->first_device[u] : next_alike(p, first);
+            if (other >= 0 && first != f->keeper && other != f->keeper) search_without(f, (Without){first, other, -1});
+        }
 }
 
 /* Climbing ends at different allocations from different starts: those of the questions that a user may restrict this
@@ -471,20 +526,30 @@ static void search_restricted(Fastest *f)
 {
     static const PlanSchedule schedules[] = {PLAN_1F1B, PLAN_SEARCHED, PLAN_ZB};
     const Problem *p = f->problem;
-    search_without(f, (Without){-1, -1});
+    search_without(f, (Without){-1, -1, -1});
     for (int t = 0; t < p->type_count; t++) /* devices that are alike: any of them */
         if (p->first_device[t] != f->keeper && is_in_use(f, t, -1))
-            search_without(f, (Without){p->first_device[t], -1});
+            search_without(f, (Without){p->first_device[t], -1, -1});
     for (int r = 0; r < p->region_count && p->region_count > 1; r++)
-        if (is_in_use(f, -1, r)) search_without(f, (Without){-1, r});
+        if (is_in_use(f, -1, r)) search_without(f, (Without){-1, -1, r});
+    search_without_pairs(f);
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules && p->schedule == PLAN_AUTO; s++)
         search_scheduled(f, schedules[s]);
 }
 
 void fastest_search(Fastest *f)
 {
+    bool restricts = f->restricts && f->most_ns == INT64_MAX;
+    if (f->step_ns < INT64_MAX) climb(f);
     f->complete = size_is_tiny(f->problem) && enumerate_all(f);
     if (f->complete) return;
     if (f->step_ns < INT64_MAX) climb(f);
-    if (f->restricts && f->most_ns == INT64_MAX) search_restricted(f);
+    if (!restricts) return;
+    int64_t before;
+    do {
+        before = f->step_ns;
+        search_restricted(f);
+        if (f->step_ns < before) climb(f);
+    } while (f->step_ns < before);
+    f->complete = enumerate_all(f);
 }

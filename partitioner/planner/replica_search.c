@@ -395,10 +395,11 @@ static int by_step(const void *a, const void *b)
 /* Simulates the fastest again, with pipelines that a short search finds. */
 static void refine(ReplicaSearch *s)
 {
-    enum { CLOSE = 4 };
+    enum { CLOSE = 4, FEW_CLOSE = 16 };
+    int most = s->costs->device_count > GROUPS_TRY_ALL ? CLOSE : FEW_CLOSE;
     s->request.rough = false;
     qsort(s->tried, (size_t)s->tried_count, sizeof *s->tried, by_step);
-    for (int i = 0; i < CLOSE && i < s->tried_count && s->tried[i]->step_ns < INT64_MAX; i++) {
+    for (int i = 0; i < most && i < s->tried_count && s->tried[i]->step_ns < INT64_MAX; i++) {
         Grouping g = grouping_create(s);
         grouping_copy(s, &g, s->tried[i]);
         s->started = watch_seconds(&s->watch);

@@ -249,18 +249,20 @@ static ReplicaGroups search_groups(const Costs *costs, const PlanRequest *reques
 
 typedef struct Fastest {
     Plan *plan;
-    bool found;
+    bool found, thorough; /* thorough: there is time for more than the likely numbers of groups */
     const Costs *costs;
     const PlanRequest *request;
     Diagnostics *diagnostics; /* the plan's */
 } Fastest;
 
-/* Plans and simulates the groups, and keeps the plan if it is faster. */
-static void offer_groups(Fastest *f, const ReplicaGroups *groups)
+/* Plans and simulates the groups with a schedule, and keeps the plan if it is faster. */
+static void offer_scheduled(Fastest *f, const ReplicaGroups *groups, PlanSchedule schedule)
 {
     Diagnostics said = {0};
+    PlanRequest request = *f->request;
     Plan other;
-    bool made = groups->count > 1 && plan_make_grouped(&other, f->costs, f->request, groups, &said);
+    request.schedule = schedule;
+    bool made = groups->count > 1 && plan_make_grouped(&other, f->costs, &request, groups, &said);
     bool better = made && (!f->found || plan_chosen_ns(&other) < plan_chosen_ns(f->plan));
     if (made && f->found) plan_free(better ? f->plan : &other);
     if (better) {
@@ -271,6 +273,13 @@ static void offer_groups(Fastest *f, const ReplicaGroups *groups)
     } else {
         diagnostics_free(&said);
     }
+}
+
+/* What is best for each pipeline need not be for all of them, so one schedule for all is tried, too. */
+static void offer_groups(Fastest *f, const ReplicaGroups *groups)
+{
+    offer_scheduled(f, groups, f->request->schedule);
+    if (f->request->schedule == PLAN_AUTO && f->thorough) offer_scheduled(f, groups, PLAN_ZB);
 }
 
 /* Whether leaving out a device is the same question for one before it. */
@@ -306,29 +315,56 @@ static void offer_without(Fastest *f, const ReplicaGroups *compared, int device,
     arena_free(&arena);
 }
 
-/* What local search finds; and the fastest groups without split backwards: these end gradients later, so that sums may
- * take longer than they save, which no pipeline sees alone. */
-static void offer_searched(Fastest *f, ReplicaSearch *search)
+/* The likely numbers of groups, and what local search finds from these, and from groups with a device less. */
+static void offer_all(Fastest *f, const ReplicaGroups *compared)
 {
-    Arena arena = {0};
-    PlanRequest whole = *f->request;
-    const PlanRequest *asked = f->request;
+    FREED_WITH(arena_free) Arena arena = {0};
+    const PlanRequest *request = f->request;
+    int tried[GROUPS_TRY_ALL], count = 0, most = is_hurried(request) ? 1 : GROUPS_TRY_ALL;
+    while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
+        ReplicaGroups groups =
+            tried[count] == compared->count ? *compared : choose_groups(f->costs, request, tried[count], &arena);
+        offer_groups(f, &groups);
+        count++;
+    }
+    if (count == 0 || !f->thorough) return;
+    Costs whole = *f->costs;
+    whole.rows = (RowSamples){0};
+    ReplicaSearch *search = start_search(&whole, request, 0, compared);
+    for (int d = 0; d < f->costs->device_count; d++)
+        if (!plan_request_without(request, f->costs->devices[d].name) && !has_like(f->costs, d))
+            offer_without(f, compared, d, search);
     ReplicaGroups groups = end_search(search, &arena);
     offer_groups(f, &groups);
-    if (f->found && asked->schedule == PLAN_AUTO) {
-        groups = (ReplicaGroups){.count = f->plan->replica_count};
-        groups.group_of = arena_new_array(&arena, int, (size_t)f->costs->device_count);
-        groups.microbatches = arena_new_array(&arena, int, (size_t)groups.count);
-        replica_groups_of(f->plan, f->costs, groups.group_of);
-        for (int r = 0; r < groups.count; r++) groups.microbatches[r] = f->plan->replicas[r].microbatches;
-        whole.schedule = PLAN_SEARCHED;
-        f->request = &whole;
-        offer_groups(f, &groups);
-        f->request = asked;
-        f->plan->schedule_forced = false;
-        for (int r = 0; r < f->plan->replica_count; r++) f->plan->replicas[r].pipeline->schedule_forced = false;
-    }
-    arena_free(&arena);
+}
+
+/* The groups of the plan, if there is one, with the schedule that is asked for now. */
+static void offer_again(Fastest *f)
+{
+    if (!f->found) return;
+    FREED_WITH(arena_free) Arena arena = {0};
+    ReplicaGroups groups = {.count = f->plan->replica_count};
+    groups.group_of = arena_new_array(&arena, int, (size_t)f->costs->device_count);
+    groups.microbatches = arena_new_array(&arena, int, (size_t)groups.count);
+    replica_groups_of(f->plan, f->costs, groups.group_of);
+    for (int r = 0; r < groups.count; r++) groups.microbatches[r] = f->plan->replicas[r].microbatches;
+    offer_groups(f, &groups);
+}
+
+/* What is found without split backwards, with them, too: without, gradients end earlier, so that sums may save more
+ * than split backwards do, which no pipeline sees alone. */
+static void offer_unsplit(Fastest *f)
+{
+    FREED_WITH(arena_free) Arena arena = {0};
+    const PlanRequest *asked = f->request;
+    PlanRequest unsplit = *asked;
+    unsplit.schedule = PLAN_SEARCHED;
+    ReplicaGroups groups = choose_groups(f->costs, &unsplit, 0, &arena);
+    f->request = &unsplit;
+    offer_again(f);
+    offer_all(f, &groups);
+    f->request = asked;
+    offer_again(f);
 }
 
 /* The fastest of several pipelines of a few devices, by simulation. False: none was found. */
@@ -336,23 +372,12 @@ static bool make_fastest(Plan *plan, const Costs *costs, const PlanRequest *requ
                          Diagnostics *diagnostics)
 {
     Fastest fastest = {.plan = plan, .costs = costs, .request = request, .diagnostics = diagnostics};
-    int tried[GROUPS_TRY_ALL], count = 0, most = is_hurried(request) ? 1 : GROUPS_TRY_ALL;
-    while (count < most && (tried[count] = next_likely(compared, tried, count)) > 0) {
-        Arena arena = {0};
-        ReplicaGroups groups =
-            tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
-        offer_groups(&fastest, &groups);
-        arena_free(&arena);
-        count++;
-    }
-    if (count == 0 || is_hurried(request) || request->compared) return fastest.found;
-    Costs whole = *costs;
-    whole.rows = (RowSamples){0};
-    ReplicaSearch *search = start_search(&whole, request, 0, compared);
-    for (int d = 0; d < costs->device_count; d++)
-        if (!plan_request_without(request, costs->devices[d].name) && !has_like(costs, d))
-            offer_without(&fastest, compared, d, search);
-    offer_searched(&fastest, search);
+    fastest.thorough = !is_hurried(request) && !request->compared;
+    offer_all(&fastest, compared);
+    if (request->schedule != PLAN_AUTO || !fastest.thorough) return fastest.found;
+    offer_unsplit(&fastest);
+    if (fastest.found) plan->schedule_forced = false;
+    for (int r = 0; fastest.found && r < plan->replica_count; r++) plan->replicas[r].pipeline->schedule_forced = false;
     return fastest.found;
 }
 
