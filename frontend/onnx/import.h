@@ -6,9 +6,9 @@
  *
  * An initializer can be trained if it is of a float type and reaches an output through operators that pass gradients;
  * its uses decide (graph/analysis/choose_trained.h). Everything else is a constant. Initializers that hold the same
- * numbers, also transposed, are one parameter with several names (ties). One whose elements are all equal becomes one
- * parameter per use (splits, frontend/onnx/initializer_uses.h), because exporters merge tensors that only start
- * equal. */
+ * numbers, also transposed, are one parameter with several names (ties), unless the exporter tells them apart. One
+ * whose elements are all equal becomes one parameter per use (splits, frontend/onnx/initializer_uses.h), because
+ * exporters merge tensors that only start equal; so does one that layers read which are copies of one. */
 #ifndef FRONTEND_ONNX_IMPORT_H
 #define FRONTEND_ONNX_IMPORT_H
 

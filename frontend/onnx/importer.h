@@ -59,6 +59,7 @@ typedef struct Importer {
     size_t node_count;
     uint32_t *order;        /* of nodes, producers first */
     bool distinct;          /* every initializer is one parameter (PROPERTY_PARAMETERS) */
+    bool clones;            /* layers start with the same numbers (initializer_uses.h) */
     bool widens;            /* half precision becomes float32 (widen.h) */
     size_t narrow_bytes;    /* of quantised weights in the file, one byte an element */
     size_t widened;         /* elements that were made floats so far */
@@ -132,14 +133,17 @@ const char *source_lines(Arena *arena, const Onnx__NodeProto *node);
 /* The padding_idx of the torch.nn.Embedding that became this Gather, where PyTorch's default exporter kept the call:
  * the row to which looking it up passes no gradient. Negative: none, or not known. */
 int64_t padding_row(Arena *arena, const Onnx__NodeProto *node);
+/* Which of the model's parameters PyTorch's call got that became this node, as the default exporter tells; `role`
+ * ("weight", "bias") chooses among several, unless it is NULL. NULL: none, or not known. */
+const char *called_parameter(Arena *arena, const char *signature, const Onnx__NodeProto *node, const char *role);
 /* What the model looks like, where that is nothing that skycc compiles: a mixture of experts, a vision model; else
  * NULL. */
 const char *model_hint(Importer *importer);
 extern const char other_models_hint[]; /* for operators that no transformer of texts has */
 
 /* restore_bias.c: PyTorch's default exporter drops the bias of a Gemm where it is all zeros, as that of a fresh model
- * is, and notes it in the node's metadata. Training needs it, so this restores it as an initializer of zeros, with a
- * warning. */
+ * is, and notes it in the node's metadata. Training needs it, so this restores it as an initializer of zeros, one for
+ * all calls of a module, with a warning. */
 void restore_removed_biases(OnnxModel *model, Diagnostics *diagnostics);
 
 #endif

@@ -7,7 +7,7 @@
 
 static bool passes_on(const SourceNode *node)
 {
-    return node->rule->apply == normalize_alias && node->proto->n_output == 1 && node->number;
+    return node->rule && node->rule->apply == normalize_alias && node->proto->n_output == 1 && node->number;
 }
 
 static bool depends(const Importer *importer, const SourceNode *node)
@@ -28,70 +28,11 @@ static void collect(Importer *importer, InitializerUses *uses, bool identities)
             const Symbol *symbol = &importer->symbols[node->inputs[i]];
             if (symbol->kind != SYMBOL_INITIALIZER || !node->inputs[i]) continue;
             InitializerUses *own = &uses[symbol->index];
-            InitializerUse use = {(uint32_t)n, (int)i, own->count};
+            InitializerUse use = {.node = (uint32_t)n, .input = (int)i, .leader = own->count};
             array_push(own->items, own->count, own->capacity, use);
             own->direct += !identities;
         }
     }
-}
-
-/* The use's node; NULL: an output, or of a function's body, whose metadata are the same for all its calls. */
-static const Onnx__NodeProto *node_of(const Importer *importer, const InitializerUse *use)
-{
-    bool known = use->input != OUTPUT_USE && importer->nodes[use->node].number;
-    return known ? importer->nodes[use->node].proto : NULL;
-}
-
-/* Uses with equal keys are one parameter; NULL: nothing is known of the use. */
-static const char *key_of(Importer *importer, const InitializerUse *use)
-{
-    const Onnx__NodeProto *proto = node_of(importer, use);
-    if (!proto) return NULL;
-    const char *module = module_path(&importer->arena, proto), *lines = source_lines(&importer->arena, proto);
-    return module && lines ? arena_format(&importer->arena, "%d\n%s\n%s\n%s", use->input, proto->op_type, module, lines)
-                           : NULL;
-}
-
-/* The first use with that key, of another node; `number`: there is none before it. */
-static size_t first_use(const InitializerUses *uses, StringMap *firsts, const char *key, size_t number)
-{
-    if (!key || string_map_add(firsts, key, (uint32_t)number)) return number;
-    size_t first = *string_map_find(firsts, key);
-    return uses->items[first].node == uses->items[number].node ? number : first;
-}
-
-static void find_leaders(Importer *importer, InitializerUses *uses)
-{
-    bool through_identities = uses->count > uses->direct;
-    FREED_WITH(string_map_free) StringMap alike = {0}, calls = {0};
-    for (size_t i = 0; i < uses->direct; i++) {
-        InitializerUse *use = &uses->items[i];
-        if (through_identities) {
-            use->leader = 0;
-            continue;
-        }
-        const Onnx__NodeProto *node = node_of(importer, use);
-        size_t first = first_use(uses, &alike, key_of(importer, use), i),
-               of_call = first_use(uses, &calls, node ? pytorch_call(&importer->arena, node) : NULL, i);
-        use->leader = uses->items[first < of_call ? first : of_call].leader;
-    }
-}
-
-void find_initializer_uses(Importer *importer, InitializerUses *uses)
-{
-    size_t count = importer->proto->n_initializer;
-    collect(importer, uses, false);
-    for (size_t i = 0; i < importer->proto->n_output; i++) {
-        const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, importer->proto->output[i]->name)];
-        if (symbol->kind != SYMBOL_INITIALIZER) continue;
-        InitializerUses *own = &uses[symbol->index];
-        InitializerUse use = {0, OUTPUT_USE, 0};
-        array_push(own->items, own->count, own->capacity, use);
-        own->direct++;
-    }
-    collect(importer, uses, true);
-    for (size_t i = 0; i < count; i++)
-        if (uses[i].count > 1) find_leaders(importer, &uses[i]);
 }
 
 /* The name of an operator's input in PyTorch's modules; NULL if it has no usual name. */
@@ -114,12 +55,198 @@ static const char *usual_name(const Onnx__NodeProto *node, int input)
     return NULL;
 }
 
+/* The use, or where the Identity node that it is, and those after it, pass the initializer on to. */
+static InitializerUse reader_of(const Importer *importer, InitializerUse use)
+{
+    if (use.input == OUTPUT_USE || !passes_on(&importer->nodes[use.node])) return use;
+    uint32_t result = importer->nodes[use.node].outputs[0];
+    for (size_t n = 0; n < importer->node_count; n++)
+        for (size_t i = 0; i < importer->nodes[n].proto->n_input; i++)
+            if (importer->nodes[n].inputs[i] == result)
+                return reader_of(importer, (InitializerUse){.node = (uint32_t)n, .input = (int)i});
+    return use;
+}
+
+/* The use's node; NULL: an output, or of a function's body, whose metadata are the same for all its calls. */
+static const Onnx__NodeProto *node_of(const Importer *importer, const InitializerUse *use)
+{
+    bool known = use->input != OUTPUT_USE && importer->nodes[use->node].number;
+    return known ? importer->nodes[use->node].proto : NULL;
+}
+
+/* Uses with equal keys are one parameter; NULL: nothing is known of the use. */
+static const char *key_of(Importer *importer, const InitializerUse *use)
+{
+    if (use->told) return use->owner;
+    const InitializerUse reader = reader_of(importer, *use);
+    const Onnx__NodeProto *proto = node_of(importer, &reader);
+    if (!proto) return NULL;
+    const char *lines = source_lines(&importer->arena, proto);
+    return use->owner && lines
+               ? arena_format(&importer->arena, "%d\n%s\n%s\n%s", reader.input, proto->op_type, use->owner, lines)
+               : NULL;
+}
+
+/* The first use with that key, of another node; `number`: there is none before it. */
+static size_t first_use(const InitializerUses *uses, StringMap *firsts, const char *key, size_t number)
+{
+    if (!key || string_map_add(firsts, key, (uint32_t)number)) return number;
+    size_t first = *string_map_find(firsts, key);
+    bool other = uses->items[first].node != uses->items[number].node || uses->items[number].told;
+    return other ? first : number;
+}
+
+static bool is_module(const Importer *importer, const char *path, size_t length)
+{
+    for (size_t i = 1; i < importer->symbol_count; i++) {
+        const char *name = importer->symbols[i].name;
+        if (strncmp(name, path, length) == 0 && name[length] == '.') return true;
+    }
+    return false;
+}
+
+/* TorchScript's exporter calls the second call of m.norm "m.norm_1", which may also be the name of a module. */
+static const char *without_calls(Importer *importer, const char *path)
+{
+    char *module = arena_string(&importer->arena, path), *end = module;
+    for (const char *start = module; *start; start = end) {
+        size_t length = strcspn(start, "."), digits = length;
+        const char *next = start + length;
+        while (digits && start[digits - 1] >= '0' && start[digits - 1] <= '9') digits--;
+        bool call = digits > 1 && digits < length && start[digits - 1] == '_' &&
+                    !is_module(importer, module, (size_t)(next - module));
+        end = (char *)start + (call ? digits - 1 : length);
+        memmove(end, next, strlen(next) + 1);
+        end += *end == '.';
+    }
+    return module;
+}
+
+/* Finds the parameter that the use reads, as far as the exporter tells, or its module. */
+static void find_owner(Importer *importer, const char *initializer, InitializerUse *use)
+{
+    const InitializerUse reader = reader_of(importer, *use);
+    const Onnx__NodeProto *node = node_of(importer, &reader);
+    const char *name = use->input != OUTPUT_USE && passes_on(&importer->nodes[use->node])
+                           ? importer->symbols[importer->nodes[use->node].outputs[0]].name
+                           : initializer;
+    if (importer->model->torchscript && strchr(name, '.') && named_by_module(importer, name) &&
+        (name != initializer || use->passed))
+        use->owner = name;
+    else if (node)
+        use->owner = called_parameter(&importer->arena, importer->signature, node, usual_name(node, reader.input));
+    use->told = use->owner;
+    const char *module = node && !use->told ? module_path(&importer->arena, node) : NULL;
+    if (module) use->owner = importer->model->torchscript ? without_calls(importer, module) : module;
+}
+
+static void find_leaders(Importer *importer, const char *initializer, InitializerUses *uses)
+{
+    bool through_identities = uses->count > uses->direct;
+    FREED_WITH(string_map_free) StringMap alike = {0}, calls = {0};
+    for (size_t i = 0; i < uses->count; i++) {
+        InitializerUse *use = &uses->items[i];
+        use->passed = through_identities;
+        find_owner(importer, initializer, use);
+        const Onnx__NodeProto *node = node_of(importer, use);
+        size_t first = first_use(uses, &alike, key_of(importer, use), i),
+               of_call = first_use(uses, &calls, node ? pytorch_call(&importer->arena, node) : NULL, i);
+        use->leader = uses->items[first < of_call ? first : of_call].leader;
+        if (through_identities && i < uses->direct) use->leader = 0;
+    }
+}
+
+void find_initializer_uses(Importer *importer, InitializerUses *uses)
+{
+    size_t count = importer->proto->n_initializer;
+    collect(importer, uses, false);
+    for (size_t i = 0; i < importer->proto->n_output; i++) {
+        const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, importer->proto->output[i]->name)];
+        if (symbol->kind != SYMBOL_INITIALIZER) continue;
+        InitializerUses *own = &uses[symbol->index];
+        InitializerUse use = {.input = OUTPUT_USE};
+        array_push(own->items, own->count, own->capacity, use);
+        own->direct++;
+    }
+    collect(importer, uses, true);
+    for (size_t i = 0; i < count; i++)
+        if (uses[i].count > 1) find_leaders(importer, importer->proto->initializer[i]->name, &uses[i]);
+}
+
 const char *initializer_use_name(Importer *importer, const InitializerUse *use)
 {
-    if (use->input == OUTPUT_USE) return NULL;
-    const SourceNode *node = &importer->nodes[use->node];
-    if (passes_on(node)) return importer->symbols[node->outputs[0]].name;
+    const InitializerUse reader = reader_of(importer, *use);
+    if (use->told || reader.input == OUTPUT_USE) return use->owner;
+    const SourceNode *node = &importer->nodes[reader.node];
     const char *module = node->number ? module_path(&importer->arena, node->proto) : NULL,
-               *name = usual_name(node->proto, use->input);
+               *name = usual_name(node->proto, reader.input);
     return module && name ? arena_format(&importer->arena, "%s.%s", module, name) : NULL;
+}
+
+const char *initializer_owner(Importer *importer, const char *name)
+{
+    const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, name)];
+    const char *of;
+    if (!symbol->parameter) return importer->model->torchscript && named_by_module(importer, name) ? name : NULL;
+    if (!symbol->folded_from) return name;
+    return fold_kind(importer, name, symbol->folded_from, &of) == FOLD_MOVES ? of : NULL;
+}
+
+/* Whether the names differ, but only in numbers, as those of the layers of one list. */
+static bool are_siblings(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    bool differ = false;
+    while (*a || *b) {
+        size_t of_a = strspn(a, digits), of_b = strspn(b, digits);
+        if (!of_a != !of_b || (!of_a && *a != *b)) return false;
+        differ |= of_a != of_b || strncmp(a, b, of_a) != 0;
+        a += of_a ? of_a : 1, b += of_b ? of_b : 1;
+    }
+    return differ;
+}
+
+bool owners_are_apart(const Importer *importer, const char *a, const char *b)
+{
+    return a && b && (importer->model->torchscript ? are_siblings(a, b) : strcmp(a, b) != 0);
+}
+
+/* Whether the exporter tells that the uses are of two parameters. */
+static bool names_are_apart(const InitializerUse *a, const InitializerUse *b)
+{
+    return a->told && b->told && strcmp(a->owner, b->owner) != 0;
+}
+
+bool uses_show_clones(const InitializerUses *uses)
+{
+    for (size_t i = 1; i < uses->count; i++)
+        if (names_are_apart(&uses->items[i], &uses->items[0]) &&
+            are_siblings(uses->items[i].owner, uses->items[0].owner))
+            return true;
+    return false;
+}
+
+UseSharing uses_sharing(Importer *importer, const char *initializer, const InitializerUses *uses,
+                        const InitializerUse **other)
+{
+    const char *owner = initializer_owner(importer, initializer);
+    bool own = importer->model->torchscript, open = false;
+    size_t leaders = 0;
+    for (size_t i = 0; i < uses->count; i++) {
+        const InitializerUse *use = &uses->items[i];
+        if (use->leader != i) continue;
+        if (!use->owner) return USES_SHARE;
+        own |= owner && use->told && strcmp(use->owner, owner) == 0;
+        for (size_t k = 0; k < i; k++) {
+            const InitializerUse *before = &uses->items[k];
+            if (before->leader != k || names_are_apart(use, before)) continue;
+            bool siblings = are_siblings(use->owner, before->owner);
+            if (strcmp(use->owner, before->owner) == 0 || (!siblings && i < uses->direct)) return USES_SHARE;
+            if (siblings && importer->clones && (i >= uses->direct || !strchr(initializer, '.'))) continue;
+            open = true;
+            *other = use;
+        }
+        leaders++;
+    }
+    return !own || leaders < 2 ? USES_SHARE : open ? USES_OPEN : USES_APART;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "frontend/onnx/model.h"
 
 /* Fields that the installed onnx.proto may be too old to know. */
@@ -176,6 +177,26 @@ int64_t padding_row(Arena *arena, const Onnx__NodeProto *node)
     text = text ? strstr(text, call) : NULL;
     for (int i = 0; text && i < 2; i++) text = strpbrk(i ? text + 1 : text + sizeof call - 1, ",)");
     return text && *text == ',' ? strtoll(text + 1, NULL, 10) : -1;
+}
+
+const char *called_parameter(Arena *arena, const char *signature, const Onnx__NodeProto *node, const char *role)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    const char *text = signature ? node_metadata(arena, node, "pkg.torch.onnx.fx_node") : NULL, *found = NULL;
+    size_t count = 0, fitting = 0;
+    text = text ? strstr(text, "(args = (") : NULL;
+    while (text && (text = strstr(text, "%p_"))) {
+        size_t length = strspn(++text, word);
+        const char *input = arena_format(arena, "\n%.*s: PARAMETER target='", (int)length, text),
+                   *target = strstr(signature, input);
+        if (!target) continue;
+        target = arena_string_n(arena, target + strlen(input), strcspn(target + strlen(input), "'"));
+        bool fits = role && pattern_matches(arena_format(arena, "*%s", role), target);
+        if (fits || !fitting) found = target;
+        fitting += fits;
+        count++;
+    }
+    return count == 1 || fitting == 1 ? found : NULL;
 }
 
 /* Whether an input is of the form [batch, channels, height, width]. */

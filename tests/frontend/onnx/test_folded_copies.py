@@ -8,7 +8,8 @@ parameter, and so are the nodes of one call. PEFT's adapters get a hint. A warni
 PyTorch's default exporter tells of. Warnings name what TorchScript's leaves open: rows of padding, and what may be a
 buffer. Of what the default exporter says it computed of
 parameters nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of
-constants and buffers is no parameter. Names of weights tell a mixture of experts, which is refused by this name.
+constants and buffers is no parameter. Names of weights tell a mixture of experts, which is refused by this name. Layers
+that are clones start with the same numbers, and are parameters of their own; what one layer's calls read is one.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -155,6 +156,58 @@ ATTEND = [helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 1]),
 def shape(name, *values):
     return helper.make_node("Constant", [], [name], value=helper.make_tensor("", TensorProto.INT64, [len(values)],
                                                                             values))
+
+
+def products(names, tensor):
+    """Multiplies by a tensor under these names, one after the other."""
+    values = ["x", *(f"product{i}" for i in range(1, len(names))), "sum"]
+    STARTS.update({f"{tensor}#{i}": real(WIDTH, WIDTH, seed=6) for i in range(1, 4)})
+    return [helper.make_node("MatMul", [values[i], name], [values[i + 1]]) for i, name in enumerate(names)]
+
+
+def clones():
+    """The default exporter merges without a trace, but for the names of what calls got; TorchScript's by Identity
+    nodes, whose names are of parameters or say nothing."""
+    STARTS["m.0.bias"] = np.zeros(WIDTH)
+    matrix, first, other = real(WIDTH, WIDTH, seed=6), "m.0.weight", {"table", "matrix", "m.0.weight"}
+    for calls, wanted in ((0, 1, 1), {"m.0.weight#1"}), ((0, 0, 0), set()):
+        nodes = products([first, first, first, "m.2.weight"], first)
+        nodes[-1].output[0] = "last"
+        nodes += [helper.make_node("Gemm", [a, first], [b]) for a, b in (("rows", "once"), ("once", "twice"))]
+        for node, number in zip(nodes, (*calls, 2, 0, 0)):
+            metadata(node, 9, pkg__torch__onnx__fx_node="%linear = call_function[target=torch.ops.aten.linear.default]"
+                     f"(args = (%x, %p_m_{number}_weight, %p_m_{number}_bias), kwargs = {{}})")
+            metadata(node, 9, pkg__onnxscript__rewriter__rule_name="RemoveOptionalBiasFromGemm")
+        nodes += [shape("all", -1, WIDTH), shape("each", 2, TOKENS, WIDTH),
+                  helper.make_node("Reshape", ["last", "all"], ["rows"]),
+                  helper.make_node("Reshape", ["twice", "each"], ["sum"])]
+        model("clones", 2, nodes, matrix, "sum", tensor=first, says="PARAMETER", **{"m.2.weight": matrix})
+        edited = onnx.load("clones")
+        edited.graph.value_info.add().CopyFrom(edited.graph.value_info[0])
+        edited.graph.value_info[1].name = "m.2.weight"
+        onnx.save(edited, "clones")
+        edit("clones", signature="\n" + "\n".join(f"p_m_{i}_{kind}: PARAMETER target='m.{i}.{kind}'" for i in range(3)
+                                                  for kind in ("weight", "bias")))
+        code, message, parameters = trained("clones")
+        require(parameters == other | wanted | {"m.2.weight", "m.0.bias"}, "clones", calls, message, parameters)
+        require("the bias is not trained" not in message, "the bias of two calls", message)
+        found = safetensors_files.read("out.safetensors")
+        require(not np.array_equal(found["param/m.2.weight"], found["param/m.0.weight"]), "m.2 is tied to m.0")
+
+    for named in True, False:
+        again = [helper.make_node("Identity", [a], [b]) for a, b in (
+            ("onnx::MatMul_8", "onnx::MatMul_9"), ("onnx::MatMul_7", "onnx::MatMul_8"), (first, "m.1.weight"))]
+        nodes = products(["onnx::MatMul_7", "onnx::MatMul_8", "onnx::MatMul_9", first, "m.1.weight"], "onnx::MatMul_7")
+        if not named:
+            nodes[4].input[1] = first
+        model("clones", 2, [*again[:2 + named], *nodes], matrix, "sum", tensor="onnx::MatMul_7",
+              **{first: real(WIDTH, WIDTH, seed=7)})
+        STARTS["m.0.weight#1"] = STARTS[first]
+        edit("clones", "pytorch", product1="/m.0/q/MatMul", product2="/m.1/q/MatMul", product3="/m.1/q_1/MatMul")
+        code, message, parameters = trained("clones")
+        wanted = {"m.0.weight#1", "onnx::MatMul_7#1"} if named else set()
+        require(parameters == other | wanted | {"onnx::MatMul_7"}, "clones of TorchScript", named, message, parameters)
+        require(("'m.0.q' and 'm.1.q': skycc trains one parameter" in message) != named, named, message)
 
 
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
@@ -356,6 +409,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
                 parameters)
         _, message, parameters = trained("optimised", "--freeze", name)
         require(parameters == {"table", "matrix"}, name, "frozen:", message, parameters)
+
+    clones()
 
     masked = np.zeros((1, 1, TOKENS, TOKENS))
     masked[0, 0, 1] = -np.inf  # as of a query whose keys are all padding
