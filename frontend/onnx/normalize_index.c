@@ -16,23 +16,25 @@ bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
     return true;
 }
 
-/* The only row that is all zeros, as PyTorch makes that of padding; -1: there is none. */
-static int64_t only_row_of_zeros(const Value *table)
+/* The only row that is all zeros, as PyTorch makes that of padding; -1: there is none, or several. */
+static int64_t only_row_of_zeros(const Value *table, bool *several)
 {
     size_t row = (size_t)table->shape.dim[1] * dtype_size(table->dtype);
     int64_t found = -1;
     for (int64_t r = 0; table->data && row && r < table->shape.dim[0]; r++) {
         const char *bytes = (const char *)table->data + (size_t)r * row;
         if (*bytes || memcmp(bytes, bytes + 1, row - 1) != 0) continue;
-        if (found >= 0) return -1;
+        *several = found >= 0;
+        if (*several) return -1;
         found = r;
     }
     return found;
 }
 
-/* Of a table in which the model looks up what its inputs say, once. */
+/* Of a table in which the model looks up what its inputs say, once. Few rows are those of types or positions. */
 static void note_padding(OnnxNode *node, ValueId table)
 {
+    enum { FEW = 100 };
     ImportedModel *model = node->importer->model;
     const Value *value = graph_value(node->graph, table);
     PaddingRow padding = {table, padding_row(&model->arena, node->source->proto), false};
@@ -41,8 +43,10 @@ static void note_padding(OnnxNode *node, ValueId table)
         if (value->role != ROLE_PARAMETER || value->shape.rank != 2 ||
             graph_value(node->graph, node->inputs[1])->role == ROLE_CONSTANT)
             return;
-        padding.row = only_row_of_zeros(value);
+        bool several = false;
+        padding.row = only_row_of_zeros(value, &several);
         padding.guessed = padding.row >= 0;
+        if (!padding.guessed && !several && value->shape.dim[0] <= FEW) return;
     }
     for (size_t p = 0; p < model->padding_count; p++)
         if (model->padding_rows[p].table == table && model->padding_rows[p].row == padding.row) return;
