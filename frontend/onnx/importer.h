@@ -57,13 +57,14 @@ typedef struct Importer {
     size_t symbol_count, symbol_capacity;
     SourceNode *nodes;
     size_t node_count;
-    uint32_t *order;        /* of nodes, producers first */
-    bool distinct;          /* every initializer is one parameter (PROPERTY_PARAMETERS) */
-    bool clones;            /* layers start with the same numbers (initializer_uses.h) */
-    bool widens;            /* half precision becomes float32 (widen.h) */
-    size_t narrow_bytes;    /* of quantised weights in the file, one byte an element */
-    size_t widened;         /* elements that were made floats so far */
-    const char *shape_hint; /* what helps where shapes do not fit; NULL: nothing known */
+    uint32_t *order;                /* of nodes, producers first */
+    bool distinct;                  /* every initializer is one parameter (PROPERTY_PARAMETERS) */
+    struct InitializerUse *readers; /* of every symbol of the file, the first */
+    bool clones;                    /* layers start with the same numbers (initializer_uses.h) */
+    bool widens;                    /* half precision becomes float32 (widen.h) */
+    size_t narrow_bytes;            /* of quantised weights in the file, one byte an element */
+    size_t widened;                 /* elements that were made floats so far */
+    const char *shape_hint;         /* what helps where shapes do not fit; NULL: nothing known */
 } Importer;
 
 /* "node 'NAME' (OP, opset N)" */

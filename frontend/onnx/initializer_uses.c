@@ -58,13 +58,22 @@ static const char *usual_name(const Onnx__NodeProto *node, int input)
 /* The use, or where the Identity node that it is, and those after it, pass the initializer on to. */
 static InitializerUse reader_of(const Importer *importer, InitializerUse use)
 {
-    if (use.input == OUTPUT_USE || !passes_on(&importer->nodes[use.node])) return use;
-    uint32_t result = importer->nodes[use.node].outputs[0];
-    for (size_t n = 0; n < importer->node_count; n++)
-        for (size_t i = 0; i < importer->nodes[n].proto->n_input; i++)
-            if (importer->nodes[n].inputs[i] == result)
-                return reader_of(importer, (InitializerUse){.node = (uint32_t)n, .input = (int)i});
+    while (use.input != OUTPUT_USE && passes_on(&importer->nodes[use.node])) {
+        const InitializerUse *reader = &importer->readers[importer->nodes[use.node].outputs[0]];
+        if (reader->input == OUTPUT_USE) break;
+        use = *reader;
+    }
     return use;
+}
+
+/* The first reader of every symbol. */
+static void find_readers(Importer *importer)
+{
+    importer->readers = arena_new_array(&importer->arena, InitializerUse, importer->symbol_count);
+    for (size_t i = 0; i < importer->symbol_count; i++) importer->readers[i].input = OUTPUT_USE;
+    for (size_t n = importer->node_count; n-- > 0;)
+        for (size_t i = importer->nodes[n].proto->n_input; i-- > 0;)
+            importer->readers[importer->nodes[n].inputs[i]] = (InitializerUse){.node = (uint32_t)n, .input = (int)i};
 }
 
 /* The use's node; NULL: an output, or of a function's body, whose metadata are the same for all its calls. */
@@ -159,6 +168,7 @@ static void find_leaders(Importer *importer, const char *initializer, Initialize
 void find_initializer_uses(Importer *importer, InitializerUses *uses)
 {
     size_t count = importer->proto->n_initializer;
+    find_readers(importer);
     collect(importer, uses, false);
     for (size_t i = 0; i < importer->proto->n_output; i++) {
         const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, importer->proto->output[i]->name)];
@@ -232,21 +242,19 @@ UseSharing uses_sharing(Importer *importer, const char *initializer, const Initi
     const char *owner = initializer_owner(importer, initializer);
     bool own = importer->model->torchscript, open = false;
     size_t leaders = 0;
+    const InitializerUse *first = uses->items;
+    FREED_WITH(string_map_free) StringMap owners = {0};
     for (size_t i = 0; i < uses->count; i++) {
         const InitializerUse *use = &uses->items[i];
         if (use->leader != i) continue;
-        if (!use->owner) return USES_SHARE;
+        if (!use->owner || !string_map_add(&owners, use->owner, 0)) return USES_SHARE;
         own |= owner && use->told && strcmp(use->owner, owner) == 0;
-        for (size_t k = 0; k < i; k++) {
-            const InitializerUse *before = &uses->items[k];
-            if (before->leader != k || names_are_apart(use, before)) continue;
-            bool siblings = are_siblings(use->owner, before->owner);
-            if (strcmp(use->owner, before->owner) == 0 || (!siblings && i < uses->direct)) return USES_SHARE;
-            if (siblings && importer->clones && (i >= uses->direct || !strchr(initializer, '.'))) continue;
-            open = true;
-            *other = use;
-        }
-        leaders++;
+        if (!leaders++ || names_are_apart(use, first)) continue;
+        bool siblings = are_siblings(use->owner, first->owner);
+        if (!siblings && i < uses->direct) return USES_SHARE;
+        if (siblings && importer->clones && (i >= uses->direct || !strchr(initializer, '.'))) continue;
+        open = true;
+        *other = use;
     }
     return !own || leaders < 2 ? USES_SHARE : open ? USES_OPEN : USES_APART;
 }
