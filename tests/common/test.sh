@@ -30,6 +30,11 @@ never_ending_input() {
     input=/dev/fd/0
 }
 
+# takes SKYCC COMMAND OPTION. In a pipe, grep -q would end before what it reads from, which then may fail.
+takes() {
+    grep -qE -e "^  (-., )?$3( |$)" <<<"$("$1" "$2" --help-all)"
+}
+
 # hints_fit MESSAGE COMMAND WORD...: every option that a hint names is one that the command takes, or that of a command
 # which the hint names. Of other programs than skycc nothing is known here.
 hints_fit() {
@@ -39,10 +44,9 @@ hints_fit() {
     for option in $(grep -oE -e '(^|[^A-Za-z0-9-])--[a-z][a-z0-9-]*' <<<"$hints" | grep -oE -e '--[a-z].*' | sort -u); \
         do
         [ "$option" = --help ] && continue
-        "$2" "$3" --help-all | grep -qE -e "^  (-., )?$option( |$)" && continue
+        takes "$2" "$3" "$option" && continue
         for word in $(grep -E -e "$option" <<<"$hints" | grep -oE '[a-z]+' | sort -u); do
-            "$2" --help | grep -qE "^  $word " && "$2" "$word" --help-all | grep -qE -e "^  (-., )?$option( |$)" &&
-                continue 2
+            grep -qE "^  $word " <<<"$("$2" --help)" && takes "$2" "$word" "$option" && continue 2
         done
         fail "a hint of $(basename "$2") $3 names $option, which it does not take: $hints"
     done

@@ -332,6 +332,10 @@ static void a_device_less_is_not_faster(void **state)
 static void a_restricted_question_is_not_faster(void **state)
 {
     (void)state;
+    if (ADDRESS_SANITIZER) {
+        print_message("not with sanitizers: a_device_less_is_not_faster takes the same ways in less time\n");
+        skip();
+    }
     Costs costs;
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs_sized(&costs, WITH_LINKS | WITH_TYPES, 870184, 8, 8);
@@ -340,7 +344,7 @@ static void a_restricted_question_is_not_faster(void **state)
     request.replicas = PLAN_REPLICAS_AUTO;
     int64_t all = planned_step(&costs, &request);
     request.schedule = PLAN_SEARCHED;
-    if (!ADDRESS_SANITIZER) assert_in_range(all, 1, planned_step(&costs, &request) * 1001 / 1000);
+    assert_in_range(all, 1, planned_step(&costs, &request) * 1001 / 1000);
     request.schedule = PLAN_AUTO;
     request.without = &costs.devices[6].name;
     request.without_count = 1;
