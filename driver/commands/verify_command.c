@@ -136,12 +136,11 @@ bool verify_command(const Options *options, Diagnostics *diagnostics)
     FREED_WITH(plan_free) Plan plan = {0};
     Costs costs;
     Verified verified;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const TextList *added = &options->plan.added;
     const char *path = find_costs(options, &arena, diagnostics);
-    if (!path || !plan_read_verdict(&plan, options->plans[0], diagnostics)) return arena_free(&arena), false;
+    if (!path || !plan_read_verdict(&plan, options->plans[0], diagnostics)) return false;
     bool ok = costs_read(&costs, path, diagnostics);
-    arena_free(&arena);
     if (ok) {
         ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
              plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);

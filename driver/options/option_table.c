@@ -526,8 +526,8 @@ static const Option rows[] = {
          "Lookups of row _INDEX_ of table _NAME_ give it no gradient, as _padding_idx_ of PyTorch's Embedding "
          "does. Models that *skycc import* made leave out these rows by themselves. Of what PyTorch's default "
          "exporter made a warning names them. The TorchScript exporter does not record _padding_idx_: a warning names "
-         "the only row of zeros of a table, or the tables without one. It is the padding "
-         "token's id, for BERT and its relatives of the word embeddings, for RoBERTa of the positions too. It "
+         "the only row of zeros of a table, else tables with several such rows or with more than 100 rows. It is the "
+         "padding token's id, for BERT and its relatives of the word embeddings, for RoBERTa of the positions too. It "
          "makes a difference only if padded positions reach the loss. The outputs stay the same. Other uses of "
          "the table, such as a tied decoder, still give the row gradients, and weight decay still shrinks it, "
          "as in PyTorch. May be repeated, for at most 16 rows of a table."},
