@@ -4,14 +4,9 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "base/wide.h"
 
-/* Rows are coded with the widest vectors that the processor has; the bits do not depend on that. */
-#if defined(__x86_64__) && !defined(__clang__)
-#define WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WIDE
-#endif
-#define INLINE static inline __attribute__((always_inline)) /* into each of these */
+#define INLINE static inline __attribute__((always_inline)) /* into each function that is WIDE */
 
 static uint32_t bits_of(float number)
 {

@@ -15,6 +15,16 @@ function(skycc_library)
   endif()
 endfunction()
 
+# skycc_library_threads(LIBRARY): its loops may use several threads, which change no result; a compiler without OpenMP
+# only takes longer. Only GCC's library may be used: clang would add a second one to the process, and thread numbers
+# come out wrong where the two meet.
+function(skycc_library_threads name)
+  find_package(OpenMP COMPONENTS C)
+  if(OpenMP_C_FOUND AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    target_link_libraries(${name} PRIVATE OpenMP::OpenMP_C)
+  endif()
+endfunction()
+
 # skycc_hash_sources(MACRO HEADER FOLDER...): HEADER, written when it is built, defines MACRO as the hash of the .c and
 # .h files of these folders.
 function(skycc_hash_sources macro header)

@@ -14,7 +14,10 @@ double coded_row_value_bytes(RowRule rule)
     return ((double)codec_row_bytes(rule.codec, CODEC_TILE) + mark) / CODEC_TILE;
 }
 
-enum { AT_ONCE = 64 * CODEC_TILE }; /* small enough to stay in a cache */
+enum {
+    AT_ONCE = 64 * CODEC_TILE, /* small enough to stay in a cache */
+    THREADS_FROM = 64          /* so many parts */
+};
 
 static float largest_sum(const float *values, const float *left, size_t count)
 {
@@ -34,8 +37,10 @@ bool coded_row_make(RowRule rule, float *values, const float *left, float *lost,
     float least = folds(rule) ? rule.least * largest_sum(values, left, count) : 0;
     uint8_t *bytes = buffer_extend(row, (size_t)codec_row_bytes(rule.codec, (int64_t)count));
     bool finite = true;
-    for (size_t at = 0; at < count; at += AT_ONCE) {
-        size_t here = count - at < AT_ONCE ? count - at : AT_ONCE;
+    const int64_t parts = (int64_t)((count + AT_ONCE - 1) / AT_ONCE);
+#pragma omp parallel for schedule(static) reduction(& : finite) if (parts > THREADS_FROM)
+    for (int64_t p = 0; p < parts; p++) {
+        size_t at = (size_t)p * AT_ONCE, here = count - at < AT_ONCE ? count - at : AT_ONCE;
         codec_feed_back(rule.codec, values + at, left ? left + at : NULL, lost ? lost + at : NULL, (int64_t)here,
                         isfinite(least) ? least : 0, bytes + codec_row_bytes(rule.codec, (int64_t)at));
         finite &= isfinite(codec_largest(values + at, (int64_t)here));

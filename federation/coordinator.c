@@ -9,7 +9,6 @@
 #include "federation/aggregate/fixed_point.h"
 #include "federation/coded_model.h"
 #include "federation/model_history.h"
-#include "federation/robust.h"
 
 static const double retry_seconds = 2, look_seconds = 1;
 /* The most round timeouts that a phase may take while pieces of updates arrive. */
@@ -37,9 +36,8 @@ static void begin_session(Coordinator *coordinator)
     const Federation *federation = coordinator->federation;
     FragmentRange part = part_of(coordinator);
     drop_updates(coordinator);
-    sum_round_close(&coordinator->sum);
-    sum_round_open(&coordinator->sum, federation->site_count, federation->least, federation->secure,
-                   part.end - part.first + FIXED_POINT_TAIL_WORDS);
+    sum_round_reopen(&coordinator->sum, federation->site_count, federation->least, federation->secure,
+                     part.end - part.first + FIXED_POINT_TAIL_WORDS);
     sum_round_reduce(&coordinator->sum, federation_present(federation), federation->least);
     if (federation->robust) sum_round_keep(&coordinator->sum);
     coordinator->session_round = coordinator->model.round;
@@ -95,6 +93,7 @@ void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalM
     coordinator->sites = memory_allocate((size_t)federation->site_count * sizeof *coordinator->sites);
     coordinator_fit_counted(coordinator);
     coordinator->directory = directory;
+    file_drop_retired(coordinator->model_path); /* of a process that was killed */
     keep_round(coordinator);
     begin_round(coordinator);
 }
@@ -170,58 +169,13 @@ static void give_up_session(Coordinator *coordinator, const char *why)
     begin_session(coordinator);
 }
 
-/* Of the mean change of control variates, how much the federation's own take: the share of all sites' rows that the
- * sum's sites have. */
-static double control_share(const Coordinator *coordinator, int64_t weight)
+/* Takes what has arrived of an update that is not whole out of the sum. False: it cannot be read, and the session
+ * begins anew. */
+static bool take_back_update(Coordinator *coordinator, int site)
 {
-    const Federation *federation = coordinator->federation;
-    int64_t rows = 0;
-    int missing = federation_present(federation);
-    for (int s = 0; s < federation->site_count; s++) {
-        if (!federation->sites[s].left) rows += federation->sites[s].rows_per_step * federation->local_steps;
-        missing -= coordinator->sum.members[s].counted;
-    }
-    return missing <= 0 || weight >= rows ? 1 : (double)weight / (double)rows;
-}
-
-/* The outer step on `count` elements from `first` on; with model_codec, what sites get of it. */
-static bool move_piece(Coordinator *coordinator, size_t first, const float *mean, size_t count, double share)
-{
-    const Federation *federation = coordinator->federation;
-    GlobalModel *model = &coordinator->model;
-    if (!model->remainder) return global_model_move(model, &federation->outer, first, mean, count, share);
-    float *old = memory_allocate(count * sizeof *old);
-    memcpy(old, model->values + first, count * sizeof *old);
-    bool finite = global_model_move(model, &federation->outer, first, mean, count, share);
-    finite &= coded_model_make(row_rule_down(federation), old, model->values + first, model->remainder + first, count,
-                               &coordinator->change);
-    free(old);
-    return finite;
-}
-
-/* Adds the mean update in pieces, which needs no buffer for all of it. Without any weight the mean is zero. False: the
- * model would not be finite. */
-static bool step_model(Coordinator *coordinator, size_t count, int64_t weight)
-{
-    const Federation *federation = coordinator->federation;
-    const SumRound *sum = &coordinator->sum;
-    FragmentRange part = part_of(coordinator);
-    float *mean = memory_allocate(UPDATE_PIECE * sizeof *mean);
-    double share = control_share(coordinator, weight);
-    bool finite = true;
-    buffer_free(&coordinator->change);
-    for (size_t at = 0; at < count; at += UPDATE_PIECE) {
-        size_t here = count - at < UPDATE_PIECE ? count - at : UPDATE_PIECE;
-        if (federation->robust)
-            robust_combine(mean, sum, federation->robust, at, here);
-        else if (weight > 0)
-            fixed_point_mean(mean, sum->words + at, here, weight, sum->exponent, federation->site_count);
-        finite &= move_piece(coordinator, part.first + at, mean, here, share);
-    }
-    free(mean);
-    coordinator->model.round++;
-    coordinator->model.spent++;
-    return finite;
+    bool ok = arriving_take_back(&coordinator->sites[site].arriving, coordinator->federation, &coordinator->sum);
+    if (!ok) give_up_session(coordinator, "the pieces that arrived cannot be read back");
+    return ok;
 }
 
 static void end_round(Coordinator *coordinator, double now)
@@ -237,7 +191,7 @@ static void end_round(Coordinator *coordinator, double now)
     }
     coordinator->evaluated = fixed_point_get_evaluation(sum->words + count + FIXED_POINT_WEIGHT_WORDS);
     for (int s = 0; s < federation->site_count; s++) sites += sum->members[s].counted;
-    if (!step_model(coordinator, count, weight)) { /* the file keeps the last model */
+    if (!coordinator_step(coordinator, part_of(coordinator), weight)) { /* the file keeps the last model */
         coordinator->diverged = true;
         coordinator->durable = false;
         coordinator->retry_at = INFINITY;
@@ -273,7 +227,8 @@ static void leave_phase(Coordinator *coordinator, double now)
         return;
     }
     coordinator->phase_since = now;
-    drop_updates(coordinator); /* late ones */
+    for (int s = 0; s < coordinator->federation->site_count; s++) /* late ones */
+        if (!take_back_update(coordinator, s)) return;
     if (sum->phase == SUM_DONE) end_round(coordinator, now);
 }
 
@@ -372,9 +327,8 @@ static void take_back(Coordinator *coordinator, int site)
     bool begins = sum->secure && (sum->phase == SUM_SHARES || sum->phase == SUM_VALUES) && !known->restarted &&
                   !sum_round_has_answered(sum, site);
     sum_round_forget(sum, site);
-    arriving_drop(&known->arriving);
     known->restarted |= begins;
-    if (!begins) return;
+    if (!take_back_update(coordinator, site) || !begins) return;
     char why[128];
     snprintf(why, sizeof why, "site '%s' was started again", name_of(coordinator, site));
     give_up_session(coordinator, why);
@@ -489,7 +443,6 @@ static void take_values(Coordinator *coordinator, int site, const Request *reque
     switch (state) {
     case ARRIVAL_REFUSED: refuse_request(coordinator, site, problem.text, reply); break;
     case ARRIVAL_NO_ROOM: put(coordinator, REPLY_WAIT, NULL, 0, reply); break;
-    case ARRIVAL_SPOILT: give_up_session(coordinator, "the pieces that arrived cannot be read back"); /* fall through */
     default: put(coordinator, REPLY_TAKEN, NULL, 0, reply);
     }
 }

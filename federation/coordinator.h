@@ -135,6 +135,10 @@ void presence_tell_others(const Coordinator *coordinator, int number, Buffer *te
 /* A round has ended: with this site's update in it, or without. */
 void presence_note_round(Coordinator *coordinator, int number, bool counted);
 
+/* coordinator_step.c: makes the outer step with the mean of the updates that are in the sum, in pieces, which needs no
+ * buffer for all of it. False: the model would not be finite. */
+bool coordinator_step(Coordinator *coordinator, FragmentRange part, int64_t weight);
+
 /* coordinator_report.c: what rounds so far have cost of privacy; NAN without. */
 double coordinator_epsilon(const Coordinator *coordinator);
 /* A line on the console. */

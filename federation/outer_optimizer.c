@@ -2,6 +2,9 @@
 
 #include <math.h>
 
+#include "base/codec_rows.h"
+#include "base/wide.h"
+
 const char *const outer_names[OUTER_KIND_COUNT] = {"average", "sgd", "nesterov", "adam", "yogi"};
 
 OuterRule outer_rule_default(OuterKind kind)
@@ -22,19 +25,28 @@ static double adaptive_step(const OuterRule *rule, float *momentum, float *varia
     return (double)*momentum / (sqrt((double)*variance) + rule->epsilon);
 }
 
+WIDE static void step_straight(double rate, float *values, const float *mean, size_t count)
+{
+    for (size_t i = 0; i < count; i++) values[i] = (float)((double)values[i] - rate * (double)mean[i]);
+}
+
+WIDE static void step_nesterov(const OuterRule *rule, float *values, float *momentum, const float *mean, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        momentum[i] = (float)(rule->momentum * (double)momentum[i] + (double)mean[i]);
+        double step = (double)mean[i] + rule->momentum * (double)momentum[i];
+        values[i] = (float)((double)values[i] - rule->rate * step);
+    }
+}
+
 bool outer_step(const OuterRule *rule, float *values, float *momentum, float *variance, const float *mean, size_t count)
 {
-    bool finite = true;
-    for (size_t i = 0; i < count; i++) {
-        double step = mean[i];
-        if (rule->kind == OUTER_NESTEROV) {
-            momentum[i] = (float)(rule->momentum * (double)momentum[i] + step);
-            step += rule->momentum * (double)momentum[i];
-        } else if (outer_moments(rule->kind) == 2) {
-            step = adaptive_step(rule, &momentum[i], &variance[i], step);
-        }
-        values[i] = (float)((double)values[i] - rule->rate * step);
-        finite &= isfinite(values[i]) && isfinite(step);
-    }
-    return finite;
+    if (rule->kind == OUTER_NESTEROV)
+        step_nesterov(rule, values, momentum, mean, count);
+    else if (outer_moments(rule->kind) == 0)
+        step_straight(rule->rate, values, mean, count);
+    for (size_t i = 0; i < count && outer_moments(rule->kind) == 2; i++)
+        values[i] = (float)((double)values[i] - rule->rate * adaptive_step(rule, &momentum[i], &variance[i], mean[i]));
+    /* A step that is not finite leaves no finite value. */
+    return isfinite(codec_largest(values, (int64_t)count));
 }

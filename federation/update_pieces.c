@@ -69,32 +69,28 @@ static bool unfold_piece(const Federation *federation, const Words *words, const
     return ok;
 }
 
-static ArrivalState check_piece(const ArrivingUpdate *update, const Federation *federation, const SumRound *round,
-                                int site, const Words *words, const unsigned char *bytes, size_t size,
-                                SumProblem *problem)
-{
-    if (size != bytes_of(federation, words)) return refuse_piece(problem, site, wrong_size);
-    if (federation->codec == CODEC_NONE) return ARRIVAL_GOES_ON;
-    if (!coded_update_read(federation->codec, bytes, coded_bytes(federation, words), words->values, round->exponent,
-                           round->keeps, round->sites, NULL))
-        return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
-    if (update->pieces && coded_update_weight(bytes) != update->weight)
-        return refuse_piece(problem, site, "sent pieces of one update with several weights");
-    return ARRIVAL_GOES_ON;
-}
-
-/* Adds a piece that was checked. `words` has room for it. False: it is not what was checked. */
-static bool add_piece(const Federation *federation, SumRound *round, int site, const Words *words,
-                      const unsigned char *bytes)
+/* The piece's words, for which there is room. False: it is no piece of an update. */
+static bool read_words(const Federation *federation, const SumRound *round, const Words *words,
+                       const unsigned char *bytes)
 {
     bool plain = federation->codec == CODEC_NONE;
     size_t coded = plain ? 0 : coded_bytes(federation, words);
     size_t done = plain ? 0 : words->values + FIXED_POINT_WEIGHT_WORDS;
     for (size_t i = done; i < words->count; i++) words->words[i] = get_u32(bytes + coded + 4 * (i - done));
-    bool ok = plain || coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->keeps,
-                                         round->sites, words->words);
-    if (ok) sum_round_add(round, site, words->words, words->first, words->count);
-    return ok;
+    return plain || coded_update_read(federation->codec, bytes, coded, words->values, round->exponent, round->keeps,
+                                      round->sites, words->words);
+}
+
+static ArrivalState read_piece(const ArrivingUpdate *update, const Federation *federation, const SumRound *round,
+                               int site, const Words *words, const unsigned char *bytes, size_t size,
+                               SumProblem *problem)
+{
+    if (size != bytes_of(federation, words)) return refuse_piece(problem, site, wrong_size);
+    if (!read_words(federation, round, words, bytes))
+        return refuse_piece(problem, site, "sent an update that the codec does not make, or beyond its scale");
+    if (federation->codec != CODEC_NONE && update->pieces && coded_update_weight(bytes) != update->weight)
+        return refuse_piece(problem, site, "sent pieces of one update with several weights");
+    return ARRIVAL_GOES_ON;
 }
 
 /* ---- What waits on disk ---- */
@@ -130,37 +126,41 @@ static bool load(const ArrivingUpdate *update, unsigned char *to, size_t bytes, 
     return true;
 }
 
-/* `words` is room for any piece. */
-static ArrivalState add_all(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
-                            uint32_t *words)
+/* Room for the words of any piece. */
+static uint32_t *room_for_words(const Federation *federation)
 {
-    unsigned char *bytes = memory_allocate(update_piece_most_bytes(federation));
+    return memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof(uint32_t));
+}
+
+bool arriving_take_back(ArrivingUpdate *update, const Federation *federation, SumRound *round)
+{
+    FREED unsigned char *bytes = update->pieces ? memory_allocate(update_piece_most_bytes(federation)) : NULL;
+    FREED uint32_t *words = update->pieces ? room_for_words(federation) : NULL;
     bool ok = true;
     for (size_t number = 0; number < update->pieces && ok; number++) {
         Words piece = place_of(federation, round, number);
         piece.words = words;
         ok = load(update, bytes, bytes_of(federation, &piece), place_on_disk(federation, round, number)) &&
-             add_piece(federation, round, site, &piece, bytes);
+             read_words(federation, round, &piece, bytes);
+        if (ok) sum_round_subtract(round, words, piece.first, piece.values);
     }
-    free(bytes);
     arriving_drop(update);
-    if (ok) sum_round_count(round, site);
-    return ok ? ARRIVAL_WHOLE : ARRIVAL_SPOILT;
+    return ok;
 }
 
+/* Adds a piece that was read. All but the last wait on disk, too. */
 static ArrivalState keep(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                          const char *path, const Words *words, const unsigned char *bytes, size_t size)
 {
-    if (words->is_last && update->pieces == 0) {
-        if (!add_piece(federation, round, site, words, bytes)) bug("a piece that was checked");
-        sum_round_count(round, site);
-        return ARRIVAL_WHOLE;
-    }
-    if ((!update->has_file && !open_file(update, path)) ||
-        !store(update, bytes, size, place_on_disk(federation, round, update->pieces)))
+    if (!words->is_last && ((!update->has_file && !open_file(update, path)) ||
+                            !store(update, bytes, size, place_on_disk(federation, round, update->pieces))))
         return ARRIVAL_NO_ROOM;
     if (update->pieces++ == 0 && federation->codec != CODEC_NONE) update->weight = coded_update_weight(bytes);
-    return words->is_last ? add_all(update, federation, round, site, words->words) : ARRIVAL_GOES_ON;
+    sum_round_add(round, site, words->words, words->first, words->count);
+    if (!words->is_last) return ARRIVAL_GOES_ON;
+    arriving_drop(update);
+    sum_round_count(round, site);
+    return ARRIVAL_WHOLE;
 }
 
 /* `bytes` are those of the piece without its number. */
@@ -168,14 +168,9 @@ static ArrivalState take_piece(ArrivingUpdate *update, const Federation *federat
                                const char *path, Words *words, const unsigned char *bytes, size_t size,
                                SumProblem *problem)
 {
-    ArrivalState state = check_piece(update, federation, round, site, words, bytes, size, problem);
-    if (state != ARRIVAL_GOES_ON) return state;
-    if (words->is_last) /* then all are added */
-        words->words =
-            memory_allocate((update_piece_values(federation) + FIXED_POINT_TAIL_WORDS) * sizeof *words->words);
-    state = keep(update, federation, round, site, path, words, bytes, size);
-    free(words->words);
-    return state;
+    FREED uint32_t *room = words->words = room_for_words(federation);
+    ArrivalState state = read_piece(update, federation, round, site, words, bytes, size, problem);
+    return state == ARRIVAL_GOES_ON ? keep(update, federation, round, site, path, words, bytes, size) : state;
 }
 
 ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,

@@ -43,14 +43,18 @@ typedef enum ArrivalState {
     ARRIVAL_REFUSED, /* the problem says why; nothing has changed */
     ARRIVAL_NO_ROOM, /* the disk has none: the same piece may come again */
     ARRIVAL_GOES_ON,
-    ARRIVAL_SPOILT, /* what was stored cannot be read any more: the sum is not to be used */
-    ARRIVAL_WHOLE   /* the update is in the sum */
+    ARRIVAL_WHOLE /* the update is in the sum */
 } ArrivalState;
 
-/* Takes a piece of the site's message of SUM_VALUES, which sum_round_expects. All but updates of one piece wait on
- * disk, in a file next to `path`, until they are whole: a sum has all of a site's words, or none. */
+/* Takes a piece of the site's message of SUM_VALUES, which sum_round_expects, and adds it to the sum. All but the last
+ * wait on disk, in a file next to `path`, so that they can be taken back: a sum that is used has all of a site's words,
+ * or none. */
 ArrivalState arriving_take(ArrivingUpdate *update, const Federation *federation, SumRound *round, int site,
                            const char *path, const unsigned char *bytes, size_t size, SumProblem *problem);
+/* Takes the pieces of an update that is not whole out of the sum. False: what was stored cannot be read any more, and
+ * the sum is not to be used. */
+bool arriving_take_back(ArrivingUpdate *update, const Federation *federation, SumRound *round);
+/* Forgets them with their sum. */
 void arriving_drop(ArrivingUpdate *update);
 
 /* The bytes of the largest piece. */

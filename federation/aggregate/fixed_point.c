@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/codec_rows.h"
+#include "base/wide.h"
 
 /* The sum of 2^8 words of 16 bits. */
 static const uint32_t most_weight_word = 0xffff << 8;
@@ -18,9 +19,10 @@ bool fixed_point_exponent(const float *values, size_t count, int64_t weight, int
     return finite;
 }
 
-static double limit_of(int sites) { return floor((double)INT32_MAX / sites); }
+static inline double limit_of(int sites) { return floor((double)INT32_MAX / sites); }
 
-void fixed_point_encode(uint32_t *words, const float *values, size_t count, int64_t weight, int exponent, int sites)
+WIDE void fixed_point_encode(uint32_t *words, const float *values, size_t count, int64_t weight, int exponent,
+                             int sites)
 {
     double factor = ldexp((double)weight, -exponent), limit = limit_of(sites);
     for (size_t i = 0; i < count; i++) {
@@ -34,7 +36,8 @@ void fixed_point_encode(uint32_t *words, const float *values, size_t count, int6
     }
 }
 
-void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t total_weight, int exponent, int sites)
+WIDE void fixed_point_mean(float *mean, const uint32_t *sums, size_t count, int64_t total_weight, int exponent,
+                           int sites)
 {
     double factor = ldexp(1 / limit_of(sites), exponent) / (double)total_weight;
     for (size_t i = 0; i < count; i++) mean[i] = (float)((double)(int32_t)sums[i] * factor);

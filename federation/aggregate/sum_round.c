@@ -17,6 +17,19 @@ void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t w
     round->words = memory_allocate(word_count * sizeof *round->words);
 }
 
+void sum_round_reopen(SumRound *round, int sites, int least, bool secure, size_t word_count)
+{
+    bool fits = round->words && round->word_count == word_count;
+    uint32_t *words = fits ? round->words : NULL;
+    if (fits) round->words = NULL;
+    sum_round_close(round);
+    sum_round_open(round, sites, least, secure, fits ? 0 : word_count);
+    if (!fits) return;
+    free(round->words);
+    round->words = memset(words, 0, word_count * sizeof *words);
+    round->word_count = word_count;
+}
+
 void sum_round_reduce(SumRound *round, int members, int least)
 {
     round->threshold = sum_threshold(members);
@@ -136,6 +149,12 @@ void sum_round_add(SumRound *round, int site, const uint32_t *words, size_t firs
     if (!round->keeps) return;
     if (!round->kept[site]) round->kept[site] = memory_allocate(round->word_count * sizeof **round->kept);
     memcpy(round->kept[site] + first, words, count * sizeof *words);
+}
+
+void sum_round_subtract(SumRound *round, const uint32_t *words, size_t first, size_t count)
+{
+    if (first > round->word_count || count > round->word_count - first) bug("words beyond the sum");
+    for (size_t i = 0; i < count; i++) round->words[first + i] -= words[i];
 }
 
 void sum_round_count(SumRound *round, int site) { round->members[site].counted = true; }

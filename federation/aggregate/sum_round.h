@@ -40,6 +40,8 @@ typedef struct SumRound {
 
 /* Draws a session. `least` is raised to the threshold where there are masks. */
 void sum_round_open(SumRound *round, int sites, int least, bool secure, size_t word_count);
+/* The same after another session, whose memory is used again where it fits: new memory costs more than zeros. */
+void sum_round_reopen(SumRound *round, int sites, int least, bool secure, size_t word_count);
 /* Only so many of the sites may take part: the threshold is theirs. */
 void sum_round_reduce(SumRound *round, int members, int least);
 void sum_round_close(SumRound *round);
@@ -56,6 +58,8 @@ bool sum_round_expects(const SumRound *round, int site, SumPhase phase, SumProbl
  * other; and after the last one, sum_round_count: the site is in the sum. */
 void sum_round_add(SumRound *round, int site, const uint32_t *words, size_t first, size_t count);
 void sum_round_count(SumRound *round, int site);
+/* Takes back words that were added of a site that does not become one of the sum. */
+void sum_round_subtract(SumRound *round, const uint32_t *words, size_t first, size_t count);
 /* The site has forgotten the session, as one does that was started again: its offer is taken back, or it is out, as far
  * as it has not answered. Without masks it has drawn nothing that it must remember: once it has offered it may go on.
  * */

@@ -7,10 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/codec_rows.h"
 #include "base/input_files.h"
 #include "base/owned_files.h"
-#include "federation/coded_model.h"
 #include "federation/member/late_result.h"
 #include "federation/member/own_model.h"
 #include "runtime/storage/checkpoint_directory.h"
@@ -148,6 +146,7 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     say_what_is_not_measured(member);
     if (!site_link_open(&member->link, federation, &member->wire_keys, ended, diagnostics)) return false;
     if (!await_stages(member, diagnostics)) return false;
+    checkpoint_drop_retired(options->checkpoint); /* of a process that was killed */
     member->start_path = arena_format(&member->arena, "%s/global.safetensors", options->checkpoint);
     member->log_path = options->log ? options->log : arena_format(&member->arena, "%s/log.csv", options->checkpoint);
     bool began = access(member->start_path, F_OK) == 0;
@@ -229,118 +228,6 @@ static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
 
 /* ---- Taking the model ---- */
 
-static bool is_finite(const float *values, size_t count) { return isfinite(codec_largest(values, (int64_t)count)); }
-
-/* Whether this site may ask how the fragment has changed since its own model, instead of the values. */
-static bool is_coded_change(const Member *member, FragmentRange part, int64_t round)
-{
-    const GlobalModel *start = &member->start;
-    FragmentRange met = global_model_part(start, start->round, (size_t)member->federation.fragments);
-    return member->federation.model_codec != CODEC_NONE && round == start->round + 1 &&
-           member->branch == start->branch && part.first == met.first && part.end == met.end;
-}
-
-/* What a reply says of values from `at` on. False: none that can be taken, with an error unless it is only that the
- * change is not known, or is that of another start: then *coded becomes false. */
-static bool take_piece(Member *member, const Reply *reply, size_t at, size_t count, float *values, bool *coded,
-                       FragmentRange *part, Diagnostics *diagnostics)
-{
-    if (!*coded) {
-        memcpy(values + at, reply->payload, reply->size);
-        return is_finite(values + at, count) ||
-               diagnostics_error(diagnostics, EXIT_DIVERGED, PLACE_NONE, NULL,
-                                 "the coordinator sent a model that is not finite: this site keeps the last one");
-    }
-    *coded = reply->size > 0;
-    if (!*coded) return false;
-    switch (coded_model_take(row_rule_down(&member->federation), member->start.values + at, values + at, count,
-                             reply->payload, reply->size)) {
-    case CHANGE_TAKEN: return true;
-    case CHANGE_INVALID:
-        return diagnostics_error(diagnostics, EXIT_RUN_FAILED, PLACE_NONE, NULL,
-                                 "the coordinator sent a change of the model that its codec does not make: this site "
-                                 "keeps the last model");
-    default: break;
-    }
-    member_say(member,
-               "this site's model after round %" PRId64 " is not the coordinator's: taking the whole model anew",
-               member->start.round);
-    *part = (FragmentRange){0, global_model_taken(&member->start)};
-    *coded = false;
-    return false;
-}
-
-/* Fetches elements of one round's model into `values`; *round becomes that round, and *part all elements where this
- * site has another model than the others had. False: refused or ended. */
-static bool fetch(Member *member, FragmentRange *part, float *values, int64_t *round, Diagnostics *diagnostics)
-{
-    Buffer bytes = {0};
-    Reply reply;
-    int pause = MEMBER_FIRST_PAUSE_MS;
-    bool ok = true, coded = is_coded_change(member, *part, *round);
-    for (size_t at = part->first; at < part->end && ok && !*member->ended;) {
-        unsigned char range[16];
-        size_t count = part->end - at < MODEL_PIECE ? part->end - at : MODEL_PIECE;
-        put_u64(range, at);
-        put_u64(range + 8, count);
-        Request request = {.kind = coded ? REQUEST_CHANGE : REQUEST_MODEL,
-                           .federation = member->federation.compiled.identity,
-                           .round = (uint64_t)member->start.round,
-                           .payload = range,
-                           .size = sizeof range};
-        if (!member_ask(member, &request, &bytes, &reply) || reply.kind == REPLY_WAIT) {
-            member_pause(&pause);
-            continue;
-        }
-        ok = coded ? reply.kind == REPLY_CHANGE : reply.kind == REPLY_MODEL && reply.size == count * sizeof *values;
-        if (!ok) ok = member_refused(member, &reply, diagnostics);
-        if (!ok) break;
-        int64_t branch = member->branch;
-        member_hear(member, &reply);
-        if ((int64_t)reply.round != *round || member->branch != branch) { /* another round has ended since */
-            *round = (int64_t)reply.round;
-            coded = false;
-            at = part->first;
-            continue;
-        }
-        bool was_coded = coded;
-        ok = take_piece(member, &reply, at, count, values, &coded, part, diagnostics);
-        at = ok ? at + count : part->first;
-        ok |= was_coded && !coded;
-    }
-    buffer_free(&bytes);
-    return ok && !*member->ended;
-}
-
-/* Fetches the round's fragment during the local steps, so that they need not wait for it. After missed rounds the whole
- * model is fetched later instead. */
-static bool fetch_early(Member *member, Diagnostics *diagnostics)
-{
-    GlobalModel *start = &member->start;
-    FragmentRange part = global_model_part(start, start->round, (size_t)member->federation.fragments);
-    if (member->current != start->round + 1 || member->branch != start->branch) return true;
-    float *values = memory_allocate(start->elements * sizeof *values);
-    FragmentRange fetched = part;
-    member->early_round = member->current;
-    bool ok = fetch(member, &fetched, values, &member->early_round, diagnostics);
-    if (fetched.end - fetched.first == part.end - part.first)
-        member->early = values;
-    else
-        free(values); /* the whole model comes after the steps */
-    return ok;
-}
-
-/* Takes elements of the model of *round or a later round, which *round becomes. Uses a fragment fetched early once. */
-static bool take_values(Member *member, FragmentRange *part, int64_t *round, Diagnostics *diagnostics)
-{
-    float *values = member->start.values, *early = member->early;
-    bool is_early = early && member->early_round == *round && *round == member->start.round + 1;
-    if (is_early) memcpy(values + part->first, early + part->first, (part->end - part->first) * sizeof *values);
-    free(early);
-    member->early = NULL;
-    return is_early || fetch(member, part, values, round, diagnostics);
-}
-
 /* What updates leave at a site begins with the model that it has taken. */
 static bool begin_remainders(Member *member, Diagnostics *diagnostics)
 {
@@ -382,7 +269,7 @@ static bool go_back(Member *member, int64_t step, Diagnostics *diagnostics)
     member->end_round = -1;
     unlink(member_end_path(member));
     unlink(arena_format(&member->arena, "%s/last-step", member->options->checkpoint));
-    if (!fetch(member, &whole, start->values, &round, diagnostics)) return false;
+    if (!member_fetch(member, &whole, start->values, &round, diagnostics)) return false;
     global_model_note_met(start, whole, true);
     start->round = round;
     start->branch = member->branch;
@@ -404,12 +291,12 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
     if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics);
     if (step < 0 || round != start->round + 1) part = whole;
     bool has_it = round == start->round && member->branch == start->branch;
-    if (!has_it && !take_values(member, &part, &round, diagnostics)) return false;
+    if (!has_it && !member_take_values(member, &part, &round, diagnostics)) return false;
     if (step >= 0 && member->branch != start->branch) return go_back(member, step, diagnostics); /* meanwhile */
     if (round > member->current && part.end - part.first < whole.end) { /* the fragment of one round, of two */
         member->current = round;
         part = whole;
-        if (!fetch(member, &part, start->values, &round, diagnostics)) return false;
+        if (!member_fetch(member, &part, start->values, &round, diagnostics)) return false;
     }
     bool is_late = member_has_end(member) && step > member->end_step && round == start->round + 1;
     global_model_note_met(start, part, start->step != step);
@@ -519,7 +406,7 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
     pid_t child = trains ? member_train_begin(member, ahead) : 0;
     bool ok = !is_current || member_join_round(member, end, diagnostics);
     if (trains) {
-        ok = ok && fetch_early(member, diagnostics);
+        ok = ok && member_fetch_early(member, diagnostics);
         int code = member_train_end(member, child, ok ? MEMBER_NO_DEADLINE : MEMBER_AT_ONCE, diagnostics);
         *step = checkpoint_newest(member->options->checkpoint, INT64_MAX);
         if (ok && (code != EXIT_OK || *member->ended)) return code;

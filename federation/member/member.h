@@ -108,6 +108,9 @@ void member_say(const Member *member, const char *format, ...) __attribute__((fo
 
 /* member_ask.c: sends one request and takes a valid reply; false: none came, so ask again. */
 bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply);
+/* The same in two parts, so that requests may be sent ahead of replies; the reply may be of any kind. */
+bool member_send(Member *member, Request *request);
+bool member_receive(Member *member, Buffer *bytes, Reply *reply);
 /* Tells the coordinator that this site lives; whether it may stay. */
 bool member_sign_life(Member *member, Diagnostics *diagnostics);
 /* Tells it, for the other sites, why this one ends with the exit code. With hide_metrics only of which kind it is,
@@ -123,6 +126,15 @@ bool member_key_is_amended(Member *member);
 
 /* Where stage programs write how good it is before the first step; NULL: this site has no rows for that. */
 const char *member_first_path(Member *member);
+
+/* member_fetch.c: fetches elements of one round's model into `values`; *round becomes that round, and *part all
+ * elements where this site has another model than the others had. False: refused or ended. */
+bool member_fetch(Member *member, FragmentRange *part, float *values, int64_t *round, Diagnostics *diagnostics);
+/* Fetches the round's fragment during the local steps, so that they need not wait for it. After missed rounds the whole
+ * model is fetched later instead. */
+bool member_fetch_early(Member *member, Diagnostics *diagnostics);
+/* Takes elements of the model of *round or a later round, which *round becomes. Uses a fragment fetched early once. */
+bool member_take_values(Member *member, FragmentRange *part, int64_t *round, Diagnostics *diagnostics);
 
 /* member_meet.c: meets with the update of the steps up to `step`, until the round is over. False: refused (reported),
  * or ended. */

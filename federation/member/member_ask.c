@@ -5,18 +5,29 @@
 #include "base/text.h"
 #include "federation/member/member.h"
 
-static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)
+bool member_send(Member *member, Request *request)
 {
     FREED_WITH(buffer_free) Buffer message = {0};
-    buffer_free(bytes);
     request->place = member->place;
     request->branch = (uint64_t)member->start.branch;
     request->amended = (uint64_t)member->federation.compiled.amended;
     request_put(&message, request);
-    bool ok = site_link_exchange(&member->link, &message, bytes) &&
+    return site_link_exchange(&member->link, &message, NULL);
+}
+
+bool member_receive(Member *member, Buffer *bytes, Reply *reply)
+{
+    buffer_free(bytes);
+    bool ok = site_link_exchange(&member->link, NULL, bytes) &&
               reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size);
     member->is_foreign = message_is_of_another_version((const unsigned char *)bytes->bytes, bytes->size);
     return ok;
+}
+
+static bool exchange(Member *member, Request *request, Buffer *bytes, Reply *reply)
+{
+    buffer_free(bytes);
+    return member_send(member, request) && member_receive(member, bytes, reply);
 }
 
 bool member_ask(Member *member, Request *request, Buffer *bytes, Reply *reply)

@@ -147,7 +147,8 @@ static bool meet(Member *member, Meeting *meeting, Diagnostics *diagnostics)
             member_say(member, "%s %s", who(member, meeting->problem.site), meeting->problem.text);
         said = meeting->problem.text;
         if (state == MEETING_GOES_ON) pause = MEMBER_FIRST_PAUSE_MS;
-        if (state == MEETING_WAITS && meeting->has_answered && meeting->answered == SUM_VALUES &&
+        /* While the coordinator computes. */
+        if (state != MEETING_OVER && meeting->has_answered && meeting->answered == SUM_VALUES &&
             member_is_coded(member) &&
             !feedback_prepare(&member->feedback, part_of(member), meeting->round + 1, diagnostics))
             return false;

@@ -104,10 +104,12 @@ static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor
                                        : "the tensor is missing");
     enum { AT_ONCE = 1 << 14 }; /* small enough to stay in a cache */
     const float *data = found->data;
+    const int64_t parts = (int64_t)((tensor->elements + AT_ONCE - 1) / AT_ONCE);
     size_t i = 0;
     bool finite = true;
-    for (size_t at = 0, here; at < tensor->elements; at += here) {
-        here = tensor->elements - at < AT_ONCE ? tensor->elements - at : AT_ONCE;
+#pragma omp parallel for schedule(static) reduction(& : finite) if (parts > 1)
+    for (int64_t p = 0; p < parts; p++) {
+        size_t at = (size_t)p * AT_ONCE, here = tensor->elements - at < AT_ONCE ? tensor->elements - at : AT_ONCE;
         finite &= isfinite(codec_largest(data + at, (int64_t)here));
         for (size_t e = at; e < at + here; e++) values[e] = start ? start[e] - data[e] : data[e];
     }

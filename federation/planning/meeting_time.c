@@ -67,9 +67,7 @@ double meeting_coordinator_s(const MeetingRules *rules, int vanished)
     double bytes = fragment_bytes(rules), survivors = rules->members - vanished;
     double masks = rules->secure ? survivors + vanished * survivors : 0;
     double model = 8 * (double)rules->elements / rules->costs.storage_Bps; /* values and momentum */
-    /* Updates are decoded when they come, to check them, and when they are whole. */
-    double coding =
-        is_coded(rules, 0) * survivors * 2 * rules->costs.decode_s + is_coded(rules, 1) * rules->costs.code_s;
+    double coding = is_coded(rules, 0) * survivors * rules->costs.decode_s + is_coded(rules, 1) * rules->costs.code_s;
     return bytes * (survivors * rules->costs.sum_s + masks * rules->costs.mask_s) + fragment_values(rules) * coding +
            model;
 }

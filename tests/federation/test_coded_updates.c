@@ -124,7 +124,7 @@ static ArrivalState send_piece(ArrivingUpdate *update, const Federation *federat
     return state;
 }
 
-/* They wait as they came, and are in the sum with the last: what the row says, in fixed point. */
+/* They are added as they come, in fixed point: what the row says. Before the last they can be taken back. */
 static void pieces_are_the_update(void **state)
 {
     (void)state;
@@ -140,9 +140,12 @@ static void pieces_are_the_update(void **state)
         assert_true(coded_row_make(row_rule_up(&federation), values, left, left, MANY, &row));
         sum_round_open(&sum, SITES, 1, false, MANY + FIXED_POINT_TAIL_WORDS);
         assert_true(fixed_point_exponent(values, MANY, 7, &sum.exponent));
+        assert_int_equal(send_piece(&update, &federation, &sum, &row, 0, 6, &problem), ARRIVAL_GOES_ON);
+        assert_true(sum.words[0]);
+        assert_true(arriving_take_back(&update, &federation, &sum));
+        for (size_t i = 0; i < sum.word_count; i++) assert_int_equal(sum.words[i], 0);
         for (size_t number = 0; number * PIECE < MANY; number++) {
             bool is_last = (number + 1) * PIECE >= MANY;
-            assert_int_equal(sum.words[0], 0);
             if (number) {
                 assert_int_equal(send_piece(&update, &federation, &sum, &row, number, 6, &problem), ARRIVAL_REFUSED);
                 assert_string_equal(problem.text, "sent pieces of one update with several weights");
