@@ -67,9 +67,10 @@ static bool add_evaluation(Federate *federate, const char *directory, const char
               copy_file(data, arena_format(arena, "%s/" EVALUATOR_DATA, directory), diagnostics) &&
               copy_external(federate, directory, diagnostics);
     if (!ok) return false;
-    pid_t process = evaluator_begin(directory, arena_format(arena, "%s/model.safetensors", directory), data);
-    if (process > 0) evaluator_ended(process, directory, true, &ok, &evaluation);
-    return (process > 0 && ok) ||
+    Evaluator evaluator = evaluator_begin(directory, arena_format(arena, "%s/model.safetensors", directory), data);
+    bool begun = evaluator.process > 0;
+    if (begun) evaluator_ended(&evaluator, true, &ok, &evaluation);
+    return (begun && ok) ||
            input_error(diagnostics, data, "evaluate: {data: FILE} in federation.yaml names it; skycc evaluate tries it",
                        "cannot be used to evaluate the model: see the error above");
 }

@@ -11,12 +11,15 @@
 #define EVALUATOR_MODEL "model.onnx"
 #define EVALUATOR_DATA "evaluate.safetensors"
 
-/* Removes results that coordinators left that were killed. */
-void evaluator_clean(const char *directory);
-/* Begins with the model in `checkpoint`, on `data` (NULL: EVALUATOR_DATA); the process's id, -1: there is none to be
- * had. Errors that it finds go to standard error. */
-pid_t evaluator_begin(const char *directory, const char *checkpoint, const char *data);
+typedef struct Evaluator {
+    pid_t process; /* 0 or less: there is none */
+    int result;    /* what it writes: in memory, because disks may be full */
+} Evaluator;
+
+/* Begins with the model in `checkpoint`, on `data` (NULL: EVALUATOR_DATA). Errors that it finds go to standard error.
+ */
+Evaluator evaluator_begin(const char *directory, const char *checkpoint, const char *data);
 /* Whether it has ended, or with `waits` once it has: *ok and *evaluation (but its round) are set then. */
-bool evaluator_ended(pid_t process, const char *directory, bool waits, bool *ok, Evaluation *evaluation);
+bool evaluator_ended(Evaluator *evaluator, bool waits, bool *ok, Evaluation *evaluation);
 
 #endif

@@ -163,7 +163,7 @@ static void begin_evaluation(Steering *steering, const char *model)
 {
     steering->evaluating = steering->coordinator->model.round;
     notice_other_data(steering);
-    steering->process = evaluator_begin(steering->directory, model, NULL);
+    steering->evaluator = evaluator_begin(steering->directory, model, NULL);
 }
 
 /* ---- The mean of the last rounds' models ---- */
@@ -206,21 +206,20 @@ static void watch_evaluation(Steering *steering, bool waits)
 {
     Evaluation evaluation;
     bool ok;
-    if (steering->process > 0 && evaluator_ended(steering->process, steering->directory, waits, &ok, &evaluation)) {
-        steering->process = 0;
+    if (steering->evaluator.process > 0 && evaluator_ended(&steering->evaluator, waits, &ok, &evaluation)) {
         if (steering->has_averaged)
             take_average(steering, ok, &evaluation);
         else
             take_evaluation(steering, ok, &evaluation);
     }
-    if (steering->process <= 0 && is_due(steering)) {
+    if (steering->evaluator.process <= 0 && is_due(steering)) {
         FREED char *path = model_history_path(steering->directory, steering->coordinator->model.round);
         begin_evaluation(steering, path);
-    } else if (steering->process <= 0 && rules_of(steering)->average && !steering->has_averaged &&
+    } else if (steering->evaluator.process <= 0 && rules_of(steering)->average && !steering->has_averaged &&
                coordinator_is_done(steering->coordinator)) {
         make_average(steering);
     }
-    steering->coordinator->holds = steering->process > 0;
+    steering->coordinator->holds = steering->evaluator.process > 0;
 }
 
 static void observe(void *observer, double now)
@@ -242,7 +241,6 @@ bool steering_open(Steering *steering, Coordinator *coordinator, const char *log
     steering->evaluations_path = arena_format(&steering->arena, "%s/evaluations.csv", directory);
     steering->best_path = arena_format(&steering->arena, "%s/best.safetensors", directory);
     steering->averaged_path = arena_format(&steering->arena, "%s/averaged.safetensors", directory);
-    evaluator_clean(directory);
     status_page_open(&steering->page, directory, log);
     if (!evaluations_read(&steering->evaluations, steering->evaluations_path, coordinator->model.round - !rules->data,
                           diagnostics))
@@ -259,8 +257,9 @@ void steering_close(Steering *steering, double now)
 {
     if (!steering->coordinator) return;
     bool done = coordinator_is_done(steering->coordinator);
-    if (steering->process > 0 && !done) kill(steering->process, SIGTERM); /* made again when it goes on */
-    while (steering->process > 0 && done) watch_evaluation(steering, true);
+    if (steering->evaluator.process > 0 && !done)
+        kill(steering->evaluator.process, SIGTERM); /* made again when it goes on */
+    while (steering->evaluator.process > 0 && done) watch_evaluation(steering, true);
     steering->page.ends = true;
     status_page_update(&steering->page, steering->coordinator, &steering->evaluations, now);
     steering->coordinator->observe = NULL;

@@ -3,6 +3,7 @@
 #ifndef DRIVER_COORDINATE_STEERING_H
 #define DRIVER_COORDINATE_STEERING_H
 
+#include "driver/coordinate/evaluator.h"
 #include "driver/coordinate/status_page.h"
 #include "federation/coordinator.h"
 #include "federation/evaluations.h"
@@ -13,8 +14,8 @@ typedef struct Steering {
     Arena arena;
     const char *evaluations_path, *best_path, *averaged_path;
     Evaluations evaluations;
-    pid_t process;      /* that evaluates; 0: none does */
-    int64_t evaluating; /* the round; with process 0 the last one that was tried, -1: none */
+    Evaluator evaluator;
+    int64_t evaluating; /* the round; with no process the last one that was tried, -1: none */
     bool said_nothing_known;
     bool has_averaged; /* the last rounds' models, or tried to: what is evaluated from then on is their mean */
     StatusPage page;

@@ -392,6 +392,7 @@ def check_evaluation():
         head.process.terminate()
         head.process.wait()
     head = coordinator("seen")
+    os.mkdir(f"seen/coordinator/evaluation-{head.process.pid}.json")  # results need no place on the disk
     sites = [site("seen", name, *rows) for name in SITES if name != "lima"]
     wait_until(lambda: "model after round 0" in head.said(), "the first evaluation")
     spoiler = site("seen", "lima", *rows, "--lr", "1e4")
@@ -655,10 +656,15 @@ def check_two_places():
     are coded and carry what sites measure, by which the best round is known. The model is coded, too."""
     federate("twice", "rounds: 2", "aggregate: plain", "codec: q4", "model_codec: q6", "keep_best: loss")
     give_another_start("twice/lima")
+    os.mkdir("twice-paris")
+    left = ["twice/coordinator/.retired-model.safetensors", "twice-paris/.retired-global.safetensors"]
+    for path in left:
+        open(path, "wb").close()
     head = coordinator("twice")
     rows = ["--eval-data", "oslo.safetensors"]
     first = site("twice", "paris", *rows)
     wait_until(lambda: os.path.exists("twice-paris/global.safetensors"), "the first start")
+    require(not any(map(os.path.exists, left)), "what killed processes left to be overwritten goes")
     began = time.monotonic()
     text = call("twice/paris/train", "--join", "--data", "paris.safetensors", "--checkpoint", "twice-again", *TRAINING,
                 code=6)
