@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/parts.h"
 #include "frontend/onnx/importer.h"
+#include "frontend/onnx/initializer_uses.h"
 
 bool named_by_module(const Importer *importer, const char *name)
 {
@@ -26,23 +27,13 @@ static bool matches_any(const char *const *patterns, const char *name)
 }
 
 /* Whether the initializer enters the product of a layer, whose module contains no others. */
-static bool is_of_layer(Importer *importer, const char *name)
+static bool is_in_layer(Importer *importer, const ImportedParameter *parameter)
 {
-    for (size_t n = 0; n < importer->node_count; n++) {
-        const SourceNode *node = &importer->nodes[n];
-        bool reads = false;
-        for (size_t i = 0; i < node->proto->n_input; i++) reads |= strcmp(node->proto->input[i], name) == 0;
-        const char *end = reads ? strrchr(node->name, '/') : NULL;
-        if (!reads) continue;
-        if (!end || end == node->name) return false;
-        size_t length = (size_t)(end - node->name) + 1;
-        for (size_t k = 0; k < importer->node_count; k++)
-            if (strncmp(importer->nodes[k].name, node->name, length) == 0 &&
-                strchr(importer->nodes[k].name + length, '/'))
-                return false;
-        return true;
-    }
-    return false;
+    const char *name = importer->proto->initializer[parameter->initializer]->name;
+    const InitializerUse *reader = &importer->readers[*string_map_find(&importer->names, name)];
+    if (reader->input == OUTPUT_USE) return false;
+    const char *node = importer->nodes[reader->node].name, *end = strrchr(node, '/');
+    return end && end > node && !has_submodules(importer, node, (size_t)(end - node));
 }
 
 bool judge_by_name(Importer *importer, const ImportedParameter *parameter, TrainedChoice *choice)
@@ -60,28 +51,49 @@ bool judge_by_name(Importer *importer, const ImportedParameter *parameter, Train
     bool named = named_by_module(importer, parameter->name);
     if (choice->trained && named && matches_any(buffers, last))
         *choice = (TrainedChoice){.unsure = true, .why = "is called as buffers are"};
+    bool weight = matches_any(weights, last);
+    if (choice->mask && named && weight)
+        *choice = (TrainedChoice){.trained = true, .unsure = true, .why = "is called as weights are, but holds a mask"};
+    if (choice->mask && !named && choice->matrix && is_in_layer(importer, parameter))
+        *choice = (TrainedChoice){.trained = true, .unsure = true, .why = "is the matrix of a layer, but holds a mask"};
     if (!choice->trained) {
         choice->unsure |= named && !matches_any(buffers, last);
+        choice->by_numbers &= !named;
         return false;
     }
-    return named
-               ? !matches_any(weights, last)
-               : !choice->matrix || !is_of_layer(importer, importer->proto->initializer[parameter->initializer]->name);
+    return !choice->unsure && (named ? !weight : !choice->matrix || !is_in_layer(importer, parameter));
 }
 
-void tell_doubtful(const Importer *importer, const ImportedParameter *const *doubtful, size_t count)
+/* Writes the first names of doubtful parameters; returns how many there are. */
+static size_t name_doubtful(const Importer *importer, bool trained, Buffer *names)
 {
     enum { MOST_NAMED = 8 };
-    Buffer names = {0};
-    for (size_t i = 0; i < count && i < MOST_NAMED; i++)
-        buffer_print(&names, "%s'%s'", i ? ", " : "", doubtful[i]->name);
-    if (count > MOST_NAMED) buffer_print(&names, " and %zu more", count - MOST_NAMED);
-    if (count)
+    size_t count = 0;
+    for (size_t i = 0; i < importer->model->parameter_count; i++) {
+        const ImportedParameter *parameter = &importer->model->parameters[i];
+        if (!parameter->doubtful || parameter->trained != trained || ++count > MOST_NAMED) continue;
+        buffer_print(names, "%s'%s'", count > 1 ? ", " : "", parameter->name);
+        if (!trained) buffer_print(names, " (%s)", parameter->why);
+    }
+    if (count > MOST_NAMED) buffer_print(names, " and %zu more", count - MOST_NAMED);
+    return count;
+}
+
+void tell_doubtful(const Importer *importer)
+{
+    Buffer trained = {0}, fixed = {0};
+    if (name_doubtful(importer, true, &trained))
         diagnostics_warning(
             importer->diagnostics, PLACE_FILE(importer->graph->file),
             "give --freeze NAME for a buffer, or export the model with dynamo=True, which says what it is",
             "skycc trains what may be a buffer, or computed of other weights: the TorchScript exporter "
             "does not say of %s",
-            buffer_text(&names));
-    buffer_free(&names);
+            buffer_text(&trained));
+    if (name_doubtful(importer, false, &fixed))
+        diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
+                            "give --train NAME for a parameter that only starts with such numbers",
+                            "skycc does not train tensors whose numbers are those of a buffer: %s",
+                            buffer_text(&fixed));
+    buffer_free(&trained);
+    buffer_free(&fixed);
 }

@@ -79,6 +79,7 @@ typedef struct ImportedParameter {
     bool merged;          /* other parameters were split from the same initializer */
     bool trained, frozen; /* frozen: by --freeze or --lora; else trained */
     const char *why;      /* a phrase that says why it is trained or not */
+    bool doubtful;        /* it is trained though nothing says that it is no buffer, or not, for its numbers alone */
     bool tied;            /* another name, earlier in the list, gave the value its name */
     bool transposed; /* tied, with the two dimensions exchanged: this name's tensor is the transpose of the value */
     const ParameterCopies *copies; /* this name's tensor repeats vectors of the value, or lacks some; else NULL */

@@ -159,6 +159,8 @@ static bool import_scope(ImportScope scope, Graph *graph, ImportedModel *model, 
         ok = ok && import_nodes(&importer) && import_outputs(&importer) && choose_parameters(&importer);
     arena_free(&importer.arena);
     string_map_free(&importer.names);
+    string_map_free(&importer.modules);
+    string_map_free(&importer.parents);
     free(importer.symbols);
     return ok;
 }

@@ -60,6 +60,7 @@ typedef struct Importer {
     uint32_t *order;                /* of nodes, producers first */
     bool distinct;                  /* every initializer is one parameter (PROPERTY_PARAMETERS) */
     struct InitializerUse *readers; /* of every symbol of the file, the first */
+    StringMap modules, parents;     /* of TorchScript, once something asks (is_module, has_submodules) */
     bool clones;                    /* layers start with the same numbers (initializer_uses.h) */
     bool widens;                    /* half precision becomes float32 (widen.h) */
     size_t narrow_bytes;            /* of quantised weights in the file, one byte an element */
@@ -85,13 +86,17 @@ const InputShape *given_input(const ImportOptions *options, const char *name, si
 /* initializers.c: parameters and constants, ties and splits. */
 bool import_initializers(Importer *importer);
 
+/* merged_calls.c: warns of parameters that PyTorch's default exporter merged with others by merging calls. */
+void warn_of_merged_calls(Importer *importer);
+
 /* trained.c: decides which of them are trained, after the graph is built. */
 bool choose_parameters(Importer *importer);
 
 /* doubtful.c: of what TorchScript exports leave open, changes the choice to what the name says; whether that says
  * nothing either. */
 bool judge_by_name(Importer *importer, const ImportedParameter *parameter, TrainedChoice *choice);
-void tell_doubtful(const Importer *importer, const ImportedParameter *const *doubtful, size_t count);
+/* Once the choice is made: what is trained in doubt, and what is not, only because of its numbers. */
+void tell_doubtful(const Importer *importer);
 /* Whether the name comes from a module, not from an exporter that needed one for what it computed. */
 bool named_by_module(const Importer *importer, const char *name);
 
@@ -115,6 +120,10 @@ void widen_tensor(const Importer *importer, OnnxTensor *tensor);
  * metadata (pkg.torch.onnx.name_scopes or namespace, by PyTorch's default exporter), else from a name with slashes (by
  * the TorchScript exporter). NULL if neither is there. In the arena, as are the others' texts. */
 const char *module_path(Arena *arena, const Onnx__NodeProto *node);
+/* Of TorchScript's names, whether the first `length` characters are those of a module: symbols "PATH.NAME" follow them;
+ * and whether nodes "PATH/MODULE/NODE" do. */
+bool is_module(Importer *importer, const char *path, size_t length);
+bool has_submodules(Importer *importer, const char *path, size_t length);
 /* The value of an entry of the node's metadata; NULL if there is none. */
 const char *node_metadata(Arena *arena, const Onnx__NodeProto *node, const char *key);
 /* What PyTorch's default exporter says that the value is: "PARAMETER", "BUFFER", which no optimiser updates; or "". */

@@ -105,15 +105,6 @@ static size_t first_use(const InitializerUses *uses, StringMap *firsts, const ch
     return other ? first : number;
 }
 
-static bool is_module(const Importer *importer, const char *path, size_t length)
-{
-    for (size_t i = 1; i < importer->symbol_count; i++) {
-        const char *name = importer->symbols[i].name;
-        if (strncmp(name, path, length) == 0 && name[length] == '.') return true;
-    }
-    return false;
-}
-
 /* TorchScript's exporter calls the second call of m.norm "m.norm_1", which may also be the name of a module. */
 static const char *without_calls(Importer *importer, const char *path)
 {

@@ -416,6 +416,21 @@ static void warn_of_sums(const Importer *importer, const Initializer *initialize
                             found);
 }
 
+/* Once. */
+static void warn_of_copies(const Importer *importer, const Initializer *initializers, const Tie *ties, size_t count)
+{
+    size_t found = 0, first = 0;
+    for (size_t i = count; i-- > 0;)
+        if (initializers[i].copies && ties[i].kind != TIE_ROWS) first = i, found++;
+    char place[512];
+    if (found)
+        diagnostics_warning(importer->diagnostics, initializer_place(importer, initializers[first].name, place),
+                            "export with dynamic shapes if the model has a parameter for every row or position",
+                            "holds copies of vectors (the first of %zu), as exports with fixed shapes do: skycc trains "
+                            "one of each",
+                            found);
+}
+
 static void unfold(Importer *importer, Initializer *initializer)
 {
     OnnxTensor distinct;
@@ -423,7 +438,10 @@ static void unfold(Importer *importer, Initializer *initializer)
         subtract_one(importer, initializer);
         return;
     }
-    if (!may_be_folded(importer, initializer) || initializer->tensor.shape.rank < 2) return;
+    int rank = initializer->tensor.shape.rank;
+    bool matrix =
+        rank == 2 && (is_used_by(importer, initializer, "MatMul") || is_used_by(importer, initializer, "Gemm"));
+    if (!may_be_folded(importer, initializer) || rank < 2 || matrix) return;
     initializer->copies = find_copies(&initializer->tensor, &importer->model->arena, &distinct);
     if (initializer->copies) initializer->tensor = distinct;
 }
@@ -473,11 +491,13 @@ bool import_initializers(Importer *importer)
         }
         warn_of_sums(importer, initializers, count);
         warn_of_sharing(importer, initializers, count);
+        warn_of_merged_calls(importer);
         find_ties(importer, comparable, count, ties);
         for (size_t i = 0; i < count; i++) {
             if (initializers[i].copies && ties[i].kind == TIE_TRANSPOSED) ties[i].kind = TIE_NONE;
             find_table(importer, initializers, count, i, &ties[i]);
         }
+        warn_of_copies(importer, initializers, ties, count);
         ok = add_values(importer, initializers, ties, count);
     }
     for (size_t i = 0; i < count; i++) free(initializers[i].uses.items);

@@ -160,6 +160,46 @@ const char *module_path(Arena *arena, const Onnx__NodeProto *node)
     return path ? path : path_in_name(arena, node->name);
 }
 
+/* Adds what stands before each dot of the name of a symbol. Those of `before` are there already. */
+static void add_modules(Importer *importer, const char *name, const char *before)
+{
+    for (const char *end = name; (end = strchr(end, '.')); end++) {
+        size_t length = (size_t)(end - name);
+        if (strncmp(before, name, length + 1) != 0)
+            string_map_add(&importer->modules, arena_string_n(&importer->arena, name, length), 0);
+    }
+}
+
+bool is_module(Importer *importer, const char *path, size_t length)
+{
+    if (!importer->modules.count) {
+        string_map_add(&importer->modules, "", 0);
+        for (size_t i = 1; i < importer->symbol_count; i++)
+            add_modules(importer, importer->symbols[i].name, i > 1 ? importer->symbols[i - 1].name : "");
+    }
+    return length && string_map_find(&importer->modules, arena_string_n(&importer->arena, path, length));
+}
+
+/* The same of nodes, for what stands before a slash that another one follows. */
+static void add_parents(Importer *importer, const char *name, const char *before)
+{
+    for (const char *end = name, *next; (end = strchr(end, '/')) && (next = strchr(end + 1, '/')); end = next) {
+        size_t length = (size_t)(end - name);
+        if (strncmp(before, name, (size_t)(next - name) + 1) != 0)
+            string_map_add(&importer->parents, arena_string_n(&importer->arena, name, length), 0);
+    }
+}
+
+bool has_submodules(Importer *importer, const char *path, size_t length)
+{
+    if (!importer->parents.count) {
+        string_map_add(&importer->parents, "", 0);
+        for (size_t n = 0; n < importer->node_count; n++)
+            add_parents(importer, importer->nodes[n].name, n ? importer->nodes[n - 1].name : "");
+    }
+    return string_map_find(&importer->parents, arena_string_n(&importer->arena, path, length));
+}
+
 const char *source_lines(Arena *arena, const Onnx__NodeProto *node)
 {
     const char *lines = node_metadata(arena, node, "pkg.torch.onnx.stack_trace");

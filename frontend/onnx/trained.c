@@ -221,14 +221,16 @@ static void refuse_folded(const Importer *importer, const ImportedParameter *par
                       why);
 }
 
-/* Returns whether it is trained though nothing says that it is no buffer. */
-static bool choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
+static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts, ImportedParameter *parameter)
 {
     TrainedChoice choice = choose_trained(survey, parameter->value);
     bool number = shape_elements(&graph_value(importer->graph, parameter->value)->shape) == 1;
     bool told = symbol_of(importer, parameter)->parameter;
-    if (!choice.trained && (number || choice.unsure) && told)
-        choice = (TrainedChoice){.trained = true, .why = "is a parameter, as the exporter says"};
+    if (!choice.trained && (number || choice.unsure || choice.mask) && told)
+        choice = (TrainedChoice){.trained = true,
+                                 .unsure = choice.mask,
+                                 .why = choice.mask ? "is a parameter, as the exporter says, but holds a mask"
+                                                    : "is a parameter, as the exporter says"};
     choice.unsure |= told && !choice.trained; /* it may be a parameter without requires_grad */
     bool optimised = judge_folded(parameter->name, &choice), doubtful = judge_by_name(importer, parameter, &choice);
     const TrainingRule *rule = facts[parameter->value].rule;
@@ -242,7 +244,7 @@ static bool choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
-    return doubtful && !rule && !left;
+    parameter->doubtful = !rule && !left && (doubtful || (choice.by_numbers && !choice.unsure && !choice.trained));
 }
 
 /* A trained parameter that may be among packed ones: a matrix or a vector that is not one number throughout. */
@@ -411,14 +413,8 @@ bool choose_parameters(Importer *importer)
     UseSurvey *survey = use_survey_create(importer->graph);
     NameFacts *facts = read_names(importer);
     bool constants = false;
-    const ImportedParameter **doubtful = memory_allocate((model->parameter_count + 1) * sizeof *doubtful);
-    size_t doubts = 0;
-    for (size_t i = 0; i < model->parameter_count; i++) {
-        doubtful[doubts] = &model->parameters[i];
-        doubts += choose(importer, survey, facts, &model->parameters[i]);
-    }
-    tell_doubtful(importer, doubtful, doubts);
-    free(doubtful);
+    for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, facts, &model->parameters[i]);
+    tell_doubtful(importer);
     use_survey_free(survey);
     refuse_packed(importer);
     for (size_t i = 0; i < model->parameter_count; i++) {

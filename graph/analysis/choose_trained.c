@@ -116,6 +116,7 @@ void use_survey_free(UseSurvey *survey)
 
 static TrainedChoice trained(const char *why) { return (TrainedChoice){.trained = true, .why = why}; }
 static TrainedChoice fixed(const char *why) { return (TrainedChoice){.why = why}; }
+static TrainedChoice fixed_by_numbers(const char *why) { return (TrainedChoice){.by_numbers = true, .why = why}; }
 static TrainedChoice perhaps(bool is_trained, const char *why)
 {
     return (TrainedChoice){.trained = is_trained, .unsure = true, .why = why};
@@ -211,9 +212,9 @@ static TrainedChoice choose_bias_of_scores(const Graph *graph, ValueId parameter
     const Value *value = graph_value(graph, parameter);
     bool filled = is_constant_filled(graph, parameter);
     if (filled && has_batch(graph, node->inputs[input], node))
-        return fixed("is one number throughout, added to the scores of every row of the batch: a mask");
+        return fixed_by_numbers("is one number throughout, added to the scores of every row of the batch: a mask");
     if (filled) return perhaps(false, "is one number throughout, added to the scores of attention, as a mask is");
-    if (elements_are_linear(value)) return fixed("is linear in positions, added to the scores of attention");
+    if (elements_are_linear(value)) return fixed_by_numbers("is linear in positions, added to the scores of attention");
     if (value->data && has_batch(graph, parameter, node) && !repeats_along(value, 0))
         return perhaps(false, "has other numbers for every row of the batch, added to the scores of attention");
     return perhaps(true, "is added to the scores of attention, as what an exporter folded of positions is");
@@ -329,13 +330,15 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
     if (!survey->outside_trigonometry[parameter])
         return fixed("reaches outputs through sines and cosines only: frequencies of positions");
     if (elements_are_sinusoids(value->dtype, &value->shape, value->data))
-        return fixed("holds sines and cosines of positions");
+        return fixed_by_numbers("holds sines and cosines of positions");
     memset(survey->visited, 0, survey->graph->node_count);
     TrainedChoice choice = choose_by_uses(survey, parameter, parameter);
-    bool table = shape_elements(&value->shape) > 1 && choice.trained;
-    if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data))
-        return fixed("holds nothing but 0 and one number: a mask");
-    choice.matrix = choice.trained && value->shape.rank == 2 && strcmp(choice.why, a_factor) == 0;
+    bool table = shape_elements(&value->shape) > 1 && choice.trained, product = choice.why == a_factor;
+    if (table && value->shape.rank > 1 && elements_are_mask(value->dtype, &value->shape, value->data)) {
+        choice = fixed_by_numbers("holds nothing but 0 and one number: a mask");
+        choice.mask = true;
+    }
+    choice.matrix = (choice.trained || choice.mask) && value->shape.rank == 2 && product;
     choice.copies = choice.trained && is_expanded(survey, parameter);
     choice.activation = choice.trained && is_activation(survey, parameter);
     return choice.why ? choice : perhaps(false, "reaches no output by itself");

@@ -9,7 +9,8 @@ PyTorch's default exporter tells of. Warnings name what TorchScript's leaves ope
 buffer. Of what the default exporter says it computed of
 parameters nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of
 constants and buffers is no parameter. Names of weights tell a mixture of experts, which is refused by this name. Layers
-that are clones start with the same numbers, and are parameters of their own; what one layer's calls read is one.
+that are clones start with the same numbers, and are parameters of their own; what one layer's calls read is one. A
+warning names what is not trained only because of its numbers.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
@@ -210,8 +211,33 @@ def clones():
         require(("'m.0.q' and 'm.1.q': skycc trains one parameter" in message) != named, named, message)
 
 
+def merged_calls():
+    """A warning names parameters whose calls the exporter merged with those of others: of two modules that read x, one
+    is left in the file. It is named only if several nodes read what it computes, and if it is not tied to the other."""
+    scope, call = "['', 'm.{}', 'linear']", "%linear = call_function[target=torch.ops.aten.linear.default](args = (%x, "
+    for gone, module, reads, shared, said in (
+            ("m.b.weight", "a", "p_m_a_weight", True, True), ("m.b.weight", "a", "p_m_a_weight", False, False),
+            ("m.b.weight", "c", "p_m_a_weight", True, False), ("m.b.c.weight", "a", "p_m_a_weight", True, False),
+            ("m.b.weight", "b", "p_m_a_weight", True, False), ("m.matrix", "a", "p_m_a_weight", True, False),
+            ("m.v", "u", "p_m_u", True, False), ("m.v", "", "p_m_u", True, True)):
+        other = "m.u" if gone == "m.v" else "m.a.weight"
+        nodes = [helper.make_node("MatMul", ["x", "val_0"], ["product"]),
+                 helper.make_node("Reshape", ["product", "each"], ["y"]), shape("each", 2, TOKENS, WIDTH),
+                 helper.make_node("Tanh", ["y"], ["turned"]),
+                 helper.make_node("Add", ["turned", "y" if shared else "x"], ["sum"])]
+        metadata(nodes[0], 9, pkg__torch__onnx__fx_node=f"{call}%{reads}), kwargs = {{}})",
+                 pkg__torch__onnx__name_scopes=scope.format(module) if module else "['', 'm', 'mul']")
+        STARTS["val_0"] = real(WIDTH, WIDTH, seed=6)
+        model("merged", 2, nodes, real(WIDTH, WIDTH, seed=6), "sum", tensor="val_0", sources=[other])
+        edit("merged", signature=f"{reads}: PARAMETER target='{other}'\np_gone: PARAMETER target='{gone}'")
+        _, message, _ = trained("merged")
+        require((f"has no '{gone}' (the first of 1 such" in message) == said, gone, module, shared, message)
+        require(f"skycc trains '{other}' in its place" in message or not said, message)
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     os.chdir(scratch)
+    merged_calls()
     both, kind, positions = {"table", "matrix", "folded"}, real(WIDTH, seed=3), real(1, TOKENS, WIDTH, seed=4)
     one, pair, rows = kind.reshape(1, -1), real(2, WIDTH, seed=5), np.arange(TOKENS)
     same("types", 2, ADD, np.zeros((2, TOKENS), int), one, "sum")
@@ -313,10 +339,18 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
             ("m.scale", "Mul", "", True, "does not say of 'm.scale'"), ("m.weight", "Mul", "", True, None),
             ("m.inv_freq", "Mul", "", False, "is called as buffers are, so skycc does not train it"),
             ("onnx::Add_12", "Add", "", True, "does not say of 'onnx::Add_12'"),
+            ("onnx::Add_12", "Mask", "", False, "'onnx::Add_12' (holds nothing but 0 and one number: a mask)"),
+            ("m.cache", "Mask", "", False, None), ("m.mask", "Mask", "", False, None),
+            ("m.weight", "Mask", "", True, "is called as weights are, but holds a mask, so skycc trains it"),
+            ("onnx::MatMul_12", "Eye", "/query/MatMul", True, "is the matrix of a layer, but holds a mask"),
+            ("onnx::MatMul_12", "Eye", "/m/MatMul", False, "not train tensors whose numbers are those of a buffer"),
             ("onnx::MatMul_12", "MatMul", "/query/MatMul", True, None),
             ("onnx::MatMul_12", "MatMul", "/m/MatMul", True, "does not say of 'onnx::MatMul_12'"),
             ("temperature", "Mul", "", False, "is one number that something is computed with")):
-        value = real(WIDTH, WIDTH, seed=6) if op == "MatMul" else np.array(0.5) if tensor == "temperature" else kind
+        values = {"MatMul": real(WIDTH, WIDTH, seed=6), "Eye": np.eye(WIDTH), "Mask": np.eye(TOKENS, WIDTH)}
+        value = values.get(op, kind)
+        value = np.array(0.5) if tensor == "temperature" else value
+        op = {"Eye": "MatMul", "Mask": "Add"}.get(op, op)
         model("script", 2, [helper.make_node(op, ["x", tensor], ["sum"])], value, "sum", tensor=tensor)
         edit("script", "pytorch", sum=node, logits="/m/head/MatMul")
         code, message, parameters = trained("script", "--train", "matrix", "--freeze", "table")

@@ -32,25 +32,28 @@ def tensor(name, shape, values=None, location=None):
     return made
 
 
-def save(path, nodes, initializers, shape):
+def save(path, nodes, initializers, shape, producer=""):
     output = nodes[-1].output[0]
     values = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [] if name == "loss" else shape)]
               for name in ("x", output)]
     graph = helper.make_graph(nodes, "g", *values, initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
+    model.producer_name = producer
     with open(path, "wb") as file:
         file.write(model.SerializeToString())
 
 
-def chain(path, operator, count, shape, weights, *, inputs=(), first=(), last=(), **attributes):
-    """Every node has a weight of its own, or, without `weights`, the further `inputs`."""
-    nodes = [helper.make_node(operator, [f"t{i}" if i or first else "x", *([f"w.{i}"] if weights else inputs)],
-                              ["y" if i == count - 1 and not last else f"t{i + 1}"], f"/m.{i}/{operator}",
-                              **attributes) for i in range(count)]
-    held = ([tensor(f"w.{i}", shape, weights(i)) for i in range(count)] if weights else
+def chain(path, operator, count, shape, weights, *, inputs=(), first=(), last=(), script=False, **attributes):
+    """Every node has a weight of its own, or, without `weights`, the further `inputs`. `script`: names are those of
+    PyTorch's TorchScript exporter, which say little."""
+    name = "onnx::MatMul_{}" if script else "w.{}"
+    nodes = [helper.make_node(operator, [f"t{i}" if i or first else "x", *([name.format(i)] if weights else inputs)],
+                              ["y" if i == count - 1 and not last else f"t{i + 1}"],
+                              f"/m{'_' if script else '.'}{i}/{operator}", **attributes) for i in range(count)]
+    held = ([tensor(name.format(i), shape, weights(i)) for i in range(count)] if weights else
             [tensor("w", shape, np.random.default_rng(2).normal(size=16))])
-    save(path, [*first, *nodes, *last], held, shape)
+    save(path, [*first, *nodes, *last], held, shape, "pytorch" if script else "")
 
 
 def many(path, count):
@@ -82,6 +85,11 @@ with tempfile.TemporaryDirectory() as scratch:
     check("trained.onnx")
     chain("shared.onnx", "MatMul", 40000, [4, 4], None, inputs=["w"])
     check("shared.onnx")
+    chain("modules.onnx", "MatMul", 40000, [4, 4], None, inputs=["w"], script=True)
+    check("modules.onnx")
+    drawn = np.random.default_rng(1).normal(size=16)
+    chain("nameless.onnx", "MatMul", 40000, [4, 4], lambda i: drawn + i, script=True)
+    check("nameless.onnx")
     chain("scalars.onnx", "Add", 100000, [1], lambda i: [i + 0.5])
     check("scalars.onnx")
     chain("weights.onnx", "MatMul", 25000, [4, 4], lambda i: np.arange(16) + i)
@@ -89,7 +97,6 @@ with tempfile.TemporaryDirectory() as scratch:
         check("weights.onnx", *options)
     chain("same.onnx", "MatMul", 25000, [4, 4], lambda i: np.arange(16))
     check("same.onnx")
-    drawn = np.random.default_rng(1).normal(size=16)
     chain("tied.onnx", "MatMul", 25000, [4, 4], lambda i: drawn)
     check("tied.onnx", "--lora", "r=2,targets=w")
     many("many.onnx", 25000)
