@@ -376,6 +376,15 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
         for says in "PARAMETER", "BUFFER":
             accepted("number", both if says == "PARAMETER" else both - {"folded"}, 2, called, number, "sum", says=says)
 
+    multiplied = [helper.make_node("MatMul", ["x", "folded"], ["sum"])]
+    for says in "PARAMETER", None:
+        message = accepted("identity", both if says else both - {"folded"}, 2, multiplied, np.eye(WIDTH), "sum", says=says)
+        said = "as the exporter says, but holds a mask" if says else "'folded' (holds nothing but 0 and one number"
+        require(said in message, says, message)
+    accepted("rows", both, 2, multiplied, np.tile(real(1, WIDTH), (WIDTH, 1)), "sum")
+    rows = safetensors_files.read("out.safetensors")["param/folded"]
+    require(len(np.unique(rows, axis=0)) > 1, "equal rows of a matrix", rows)
+
     for arguments, padding in ("%p_table, %ids, 3", 3), ("%p_table, %ids, -1", None), ("%p_table, %ids", None):
         model("padding", 2, [], kind, "x")
         padded = onnx.load("padding")
