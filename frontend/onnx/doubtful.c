@@ -26,14 +26,16 @@ static bool matches_any(const char *const *patterns, const char *name)
     return *patterns != NULL;
 }
 
-/* Whether the initializer enters the product of a layer, whose module contains no others. */
+/* Whether the initializer enters the product of a layer, whose module contains no others. TorchScript's exporter keeps
+ * the names of weights for other operators than MatMul, unless it computes them. */
 static bool is_in_layer(Importer *importer, const ImportedParameter *parameter)
 {
     const char *name = importer->proto->initializer[parameter->initializer]->name;
     const InitializerUse *reader = &importer->readers[*string_map_find(&importer->names, name)];
     if (reader->input == OUTPUT_USE) return false;
     const char *node = importer->nodes[reader->node].name, *end = strrchr(node, '/');
-    return end && end > node && !has_submodules(importer, node, (size_t)(end - node));
+    bool computed = strncmp(name, "onnx::", 6) == 0 && strncmp(name, "onnx::MatMul_", 13) != 0;
+    return !computed && end && end > node && !has_submodules(importer, node, (size_t)(end - node));
 }
 
 bool judge_by_name(Importer *importer, const ImportedParameter *parameter, TrainedChoice *choice)

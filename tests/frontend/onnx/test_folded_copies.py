@@ -345,6 +345,7 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
             ("onnx::MatMul_12", "Eye", "/query/MatMul", True, "is the matrix of a layer, but holds a mask"),
             ("onnx::MatMul_12", "Eye", "/m/MatMul", False, "not train tensors whose numbers are those of a buffer"),
             ("onnx::MatMul_12", "MatMul", "/query/MatMul", True, None),
+            ("onnx::Gemm_12", "MatMul", "/query/MatMul", True, "does not say of 'onnx::Gemm_12'"),
             ("onnx::MatMul_12", "MatMul", "/m/MatMul", True, "does not say of 'onnx::MatMul_12'"),
             ("temperature", "Mul", "", False, "is one number that something is computed with")):
         values = {"MatMul": real(WIDTH, WIDTH, seed=6), "Eye": np.eye(WIDTH), "Mask": np.eye(TOKENS, WIDTH)}
@@ -378,7 +379,8 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
 
     multiplied = [helper.make_node("MatMul", ["x", "folded"], ["sum"])]
     for says in "PARAMETER", None:
-        message = accepted("identity", both if says else both - {"folded"}, 2, multiplied, np.eye(WIDTH), "sum", says=says)
+        wanted = both if says else both - {"folded"}
+        message = accepted("identity", wanted, 2, multiplied, np.eye(WIDTH), "sum", says=says)
         said = "as the exporter says, but holds a mask" if says else "'folded' (holds nothing but 0 and one number"
         require(said in message, says, message)
     accepted("rows", both, 2, multiplied, np.tile(real(1, WIDTH), (WIDTH, 1)), "sum")
