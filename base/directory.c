@@ -93,7 +93,7 @@ static bool list_entries(const char *path, Entries *entries)
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *stream = descriptor < 0 ? NULL : fdopendir(descriptor);
     if (!stream) return false;
-    char *list = read_list(path);
+    FREED char *list = read_list(path);
     for (struct dirent *item; (item = readdir(stream));) {
         struct stat status;
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0) continue;
@@ -105,7 +105,6 @@ static bool list_entries(const char *path, Entries *entries)
         if (!entry.name) memory_exhausted();
         array_push(entries->items, entries->count, entries->capacity, entry);
     }
-    free(list);
     closedir(stream);
     if (entries->count) qsort(entries->items, entries->count, sizeof *entries->items, by_name);
     return true;
@@ -132,12 +131,10 @@ static char *first_stranger(const Entries *entries, const char *directory)
         if (!entry->own) stranger = strdup(entry->name);
         if (!entry->own && !stranger) memory_exhausted();
         if (!entry->nested) continue;
-        char *path = directory_join(directory, entry->name);
+        FREED char *path = directory_join(directory, entry->name);
         FREED_WITH(entries_free) Entries inner = {0};
-        char *found = list_entries(path, &inner) ? first_stranger(&inner, path) : strdup("?");
+        FREED char *found = list_entries(path, &inner) ? first_stranger(&inner, path) : strdup("?");
         if (found) stranger = directory_join(entry->name, found);
-        free(found);
-        free(path);
     }
     return stranger;
 }
@@ -159,14 +156,13 @@ static bool spare_inputs(const Entries *entries, const char *directory, const ch
     bool ok = true;
     for (size_t i = 0; i < entries->count && ok; i++) {
         const Entry *entry = &entries->items[i];
-        char *path = directory_join(directory, entry->name);
+        FREED char *path = directory_join(directory, entry->name);
         const char *input = entry->own ? input_file_at(path) : NULL;
         if (input)
             ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(called), "name another directory",
                                    "would replace '%s', which this command reads", input);
         FREED_WITH(entries_free) Entries inner = {0};
         if (entry->nested && list_entries(path, &inner)) ok = spare_inputs(&inner, path, called, diagnostics);
-        free(path);
     }
     return ok;
 }
@@ -184,8 +180,7 @@ static bool check_replaceable(const OutputDirectory *directory, const char *name
               input_error(diagnostics, directory->path,
                           "name another directory, or give --force, which keeps these files next to the output",
                           "exists and holds something that skycc did not write: '%s'", stranger);
-    ok = ok && spare_inputs(&entries, name, directory->path, diagnostics);
-    return ok;
+    return ok && spare_inputs(&entries, name, directory->path, diagnostics);
 }
 
 /* Whether a directory can take the place of `name`: not of the working directory, nor where a file system is
@@ -233,15 +228,13 @@ static bool write_list(const char *directory, Diagnostics *diagnostics)
     buffer_print(&text, "%s", list_head);
     bool ok = true;
     for (size_t i = 0; i < entries.count && ok; i++) {
-        char *inner = directory_join(directory, entries.items[i].name);
+        FREED char *inner = directory_join(directory, entries.items[i].name);
         bool nested = is_directory(inner);
         if (nested) ok = write_list(inner, diagnostics);
         buffer_print(&text, "%s%s\n", entries.items[i].name, nested ? "/" : "");
-        free(inner);
     }
     FREED char *path = directory_join(directory, DIRECTORY_LIST);
-    ok = ok && file_write_part(path, text.bytes, text.size, diagnostics);
-    return ok;
+    return ok && file_write_part(path, text.bytes, text.size, diagnostics);
 }
 
 /* ---- Replacing ---- */
@@ -254,14 +247,12 @@ static bool move_others(const char *from, const char *to, char **stuck)
     bool ok = list_entries(from, &entries);
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
-        char *old_path = directory_join(from, entry->name), *new_path = directory_join(to, entry->name);
+        FREED char *old_path = directory_join(from, entry->name), *new_path = directory_join(to, entry->name);
         if (entry->nested)
             ok = move_others(old_path, new_path, stuck);
         else if (!entry->own)
             ok = (mkdir(to, 0777) == 0 || errno == EEXIST) && rename(old_path, new_path) == 0;
         if (!ok && !*stuck) *stuck = strdup(entry->name);
-        free(old_path);
-        free(new_path);
     }
     return ok;
 }
@@ -269,7 +260,7 @@ static bool move_others(const char *from, const char *to, char **stuck)
 /* Removes what is skycc's, and the directory if nothing else is in it. */
 static void remove_own(const char *directory)
 {
-    Entries entries;
+    FREED_WITH(entries_free) Entries entries = {0};
     if (!list_entries(directory, &entries)) return;
     for (size_t i = 0; i < entries.count; i++) {
         FREED char *path = directory_join(directory, entries.items[i].name);
@@ -278,7 +269,6 @@ static void remove_own(const char *directory)
         else if (entries.items[i].own)
             unlink(path);
     }
-    entries_free(&entries);
     rmdir(directory);
 }
 
@@ -289,8 +279,8 @@ static bool check_names(const char *former, const char *temporary, const char *c
     bool ok = list_entries(former, &entries) || file_error(diagnostics, called, "cannot list");
     for (size_t i = 0; i < entries.count && ok; i++) {
         const Entry *entry = &entries.items[i];
-        char *path = directory_join(temporary, entry->name), *inner = directory_join(former, entry->name);
-        char *inner_called = directory_join(called, entry->name);
+        FREED char *path = directory_join(temporary, entry->name), *inner = directory_join(former, entry->name);
+        FREED char *inner_called = directory_join(called, entry->name);
         bool there = access(path, F_OK) == 0;
         if (entry->nested && there && is_directory(path))
             ok = check_names(inner, path, inner_called, diagnostics);
@@ -298,9 +288,6 @@ static bool check_names(const char *former, const char *temporary, const char *c
             ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = called, .object = entry->name},
                                    "name another output directory, or move this file",
                                    "is in the place of an output file");
-        free(path);
-        free(inner);
-        free(inner_called);
     }
     return ok;
 }
@@ -329,14 +316,13 @@ static bool exchange(const char *temporary, const char *name)
  * the error says. */
 static bool empty_former(const char *former, const char *name, Diagnostics *diagnostics)
 {
-    char *stuck = NULL;
+    FREED char *stuck = NULL;
     bool moved = move_others(former, name, &stuck);
     if (!moved)
         diagnostics_error(diagnostics, EXIT_BAD_INPUT, (Place){.file = former, .object = stuck}, NULL,
                           "cannot be moved to %s: %s", name, strerror(errno));
     else
         remove_own(former);
-    free(stuck);
     return moved;
 }
 

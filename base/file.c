@@ -322,9 +322,8 @@ static bool is_unused(int descriptor)
 
 static int reuse_file(const char *temporary, const char *path)
 {
-    char *retired = file_retired_path(path);
+    FREED char *retired = file_retired_path(path);
     bool renamed = renameat2(AT_FDCWD, retired, AT_FDCWD, temporary, RENAME_NOREPLACE) == 0;
-    free(retired);
     if (!renamed) return create_part(temporary);
     int descriptor = open(temporary, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (descriptor >= 0 && is_unused(descriptor)) return descriptor;
@@ -354,13 +353,10 @@ static int descriptor_at(const char *path, int most_links)
     FREED_WITH(buffer_free) Buffer start = {0}, at = {0};
     buffer_append(&start, path, slash ? (size_t)(slash + 1 - path) : 0);
     buffer_print(&start, ".");
-    char *folder = realpath(start.bytes, NULL), *own = realpath("/proc/self/fd", NULL);
+    FREED char *folder = realpath(start.bytes, NULL), *own = realpath("/proc/self/fd", NULL);
     bool found = folder && own && strcmp(folder, own) == 0;
     buffer_print(&at, "%s%s%s", *next == '/' || !folder ? "" : folder, *next == '/' ? "" : "/", next);
-    int number = found ? atoi(slash ? slash + 1 : path) : descriptor_at(at.bytes, most_links - 1);
-    free(folder);
-    free(own);
-    return number;
+    return found ? atoi(slash ? slash + 1 : path) : descriptor_at(at.bytes, most_links - 1);
 }
 
 bool file_rename_again(const char *from, const char *to, Diagnostics *diagnostics)

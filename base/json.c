@@ -139,10 +139,9 @@ bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagno
     if (!map(&apart->file, path, diagnostics)) return false;
     const char *text = (const char *)apart->file.bytes;
     if (text && find_array((JsonScan){text, text + apart->file.size}, key, &apart->text)) {
-        Buffer rest = {0};
+        FREED_WITH(buffer_free) Buffer rest = {0};
         blank_array(&rest, &apart->file, apart->text);
         apart->root = parse(rest.bytes, rest.size, 0, path, diagnostics);
-        buffer_free(&rest);
     } else {
         apart->root = parse(text, apart->file.size, 0, path, diagnostics);
     }

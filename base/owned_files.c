@@ -126,15 +126,13 @@ static bool spare(const char *output, char *real, bool makes_folder, const char 
 /* The output itself, if that is a link. free() it; NULL: its folder is not there. */
 static char *link_itself(const char *output)
 {
-    char *name = strdup(output);
+    FREED char *name = strdup(output);
     if (!name) memory_exhausted();
     for (size_t length = strlen(name); length > 1 && name[length - 1] == '/';) name[--length] = '\0';
     char *slash = strrchr(name, '/');
     if (slash) *slash = '\0';
     FREED char *folder = realpath(!slash ? "." : slash == name ? "/" : name, NULL);
-    char *real = folder ? directory_join(folder, slash ? slash + 1 : name) : NULL;
-    free(name);
-    return real;
+    return folder ? directory_join(folder, slash ? slash + 1 : name) : NULL;
 }
 
 bool owned_files_spare(const char *output, OutputKind kind, const char *programs, Diagnostics *diagnostics)
@@ -154,13 +152,11 @@ static bool is_file(const char *path)
 
 bool owned_state_spares(const char *directory, const char *log, Diagnostics *diagnostics)
 {
-    char *path = path_resolve(log), *place = path_resolve(directory);
+    FREED char *path = path_resolve(log), *place = path_resolve(directory);
     const char *inside = path_inside(path, place);
     size_t length = inside ? strlen(inside) : 0;
     bool taken =
         inside && (length < 4 || strcmp(inside + length - 4, ".csv") != 0 || strcmp(inside, "evaluations.csv") == 0);
-    free(path);
-    free(place);
     return !taken || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(log), "name another place, or NAME.csv",
                                        "may be one of the files that are kept in %s", directory);
 }
@@ -171,12 +167,10 @@ bool outputs_apart(const char *const *outputs, size_t count, Diagnostics *diagno
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < i; j++) {
             if (!is_file(outputs[i]) || !is_file(outputs[j])) continue;
-            char *one = path_resolve(outputs[i]), *other = path_resolve(outputs[j]);
+            FREED char *one = path_resolve(outputs[i]), *other = path_resolve(outputs[j]);
             if (strcmp(one, other) == 0)
                 ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(outputs[i]), "name another file for each",
                                        "is named for two outputs, of which one would replace the other");
-            free(one);
-            free(other);
         }
     return ok;
 }

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
     double millions = argc > 2 ? atof(argv[2]) : 110;
     int runs = argc > 3 ? argc - 3 : 3;
     size_t count = (size_t)(millions * 1e6);
-    float *values = malloc(count * sizeof *values);
+    FREED float *values = malloc(count * sizeof *values);
     for (size_t i = 0; i < count; i++) values[i] = (float)sin((double)i) * 1e-3f;
     printf("%zu parameters, seconds of processor time in a round\n", count);
     printf("sites  vanished          a site          coordinator: taking, finishing        secure / plain\n");
@@ -156,6 +156,5 @@ int main(int argc, char **argv)
     getrusage(RUSAGE_SELF, &usage);
     printf("peak memory %.0f MB: the values, a site's words and the coordinator's sum are %.0f MB\n",
            (double)usage.ru_maxrss / 1024 * 1.048576, 3 * 4 * (double)count / 1e6);
-    free(values);
     return 0;
 }

@@ -153,7 +153,7 @@ static bool run_step(Execution *execution, Clock *clock, double *seconds, Diagno
 static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *diagnostics)
 {
     uint32_t total = sky_call_count(stage);
-    double *seconds = calloc((size_t)steps * (total + 1), sizeof *seconds);
+    FREED double *seconds = calloc((size_t)steps * (total + 1), sizeof *seconds);
     FREED double *whole = calloc((size_t)steps, sizeof *whole);
     FREED Timing *timings = calloc(total + 1, sizeof *timings);
     Clock clock = {0};
@@ -172,7 +172,6 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
     for (int list = 0; list < SKY_LIST_COUNT; of_list += (size_t)stage->lists[list++].count * (size_t)steps)
         add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, of_list);
     if (ok) print_timings(timings, count, median_of_steps(whole));
-    free(seconds);
     return ok;
 }
 
@@ -182,12 +181,12 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     SkyProgram whole = *execution->program, *program = &whole;
     whole.microbatch_count = packing_most_microbatches(&whole.packing);
     uint32_t rows = program->packing.rows;
-    Dataset dataset;
-    RowLengths lengths;
+    FREED_WITH(dataset_close) Dataset dataset = {0};
+    FREED_WITH(row_lengths_free) RowLengths lengths = {0};
     if (!dataset_open(&dataset, path, program, NULL, diagnostics) ||
         !row_lengths_read(&lengths, &dataset.file, path, diagnostics))
         return false;
-    PackedBatch batch;
+    FREED_WITH(packed_batch_close) PackedBatch batch = {0};
     packed_batch_open(&batch, program);
     FREED uint32_t *numbers = calloc(rows, sizeof *numbers);
     for (uint32_t i = 0; i < rows; i++) numbers[i] = i;
@@ -201,9 +200,6 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     printf("%u micro-batches of %ux%u, at most %u rows a line; measured with %u lines\n", batch.microbatches,
            program->packing.lines, program->packing.length, program->packing.slots,
            program->lines_vary ? lines : program->packing.lines);
-    packed_batch_close(&batch);
-    row_lengths_free(&lengths);
-    dataset_close(&dataset);
     return true;
 }
 
@@ -211,7 +207,7 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
 static bool choose_packing(TrainingModel *model, const char *path, ModelOptions *options, Arena *arena,
                            Diagnostics *diagnostics)
 {
-    RowLengths lengths;
+    FREED_WITH(row_lengths_free) RowLengths lengths = {0};
     if (!packed_model_import(model, path, options, diagnostics) ||
         !packed_lengths_read(&lengths, &options->lengths, diagnostics))
         return false;
@@ -220,7 +216,6 @@ static bool choose_packing(TrainingModel *model, const char *path, ModelOptions 
                               .longest = (uint32_t)options->lengths.list[options->lengths.count - 1],
                               .rows = model->imported.batch_size};
     options->packing = packing_choose(&wish, 1, false, arena).packing;
-    row_lengths_free(&lengths);
     return true;
 }
 
@@ -238,8 +233,8 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     if (!(data ? training_model_make(&model, options, diagnostics)
                : training_model_load(&model, path, options, diagnostics)))
         return false;
-    StageCode code;
-    LocalProgram program;
+    FREED_WITH(stage_free) StageCode code = {0};
+    FREED_WITH(local_program_free) LocalProgram program = {0};
     Execution execution;
     StageIndex *index = stage_index_create(&model.graph, model.precision);
     stage_build_indexed(&code, index, 0, model.graph.layer_count - 1, STAGE_PLAIN);
@@ -257,8 +252,6 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
         ok = ok && measure(&execution, &code.stage, diagnostics);
         execution_close(&execution);
     }
-    local_program_free(&program);
-    stage_free(&code);
     return ok;
 }
 

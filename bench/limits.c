@@ -29,14 +29,13 @@ static bool print_row(const Target *target, int threads, Diagnostics *diagnostic
 
 static bool print_limits(int count, char **threads, Diagnostics *diagnostics)
 {
-    Target target;
+    FREED_WITH(target_free) Target target = {0};
     if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
     printf("%s, vectors of %d bytes, %d processors\n", target.cpu, target.vector_bytes, parallel_processors());
     printf("threads  FMA GFLOP/s  update GB/s  bf16 GFLOP/s  AMX GFLOP/s\n");
     bool ok = true;
     if (count == 0) ok = print_row(&target, 1, diagnostics) && print_row(&target, 2, diagnostics);
     for (int i = 0; i < count && ok; i++) ok = print_row(&target, atoi(threads[i]), diagnostics);
-    target_free(&target);
     return ok;
 }
 

@@ -98,7 +98,7 @@ static void emit_update(Emit *emit, int lanes)
 static LLVMMemoryBufferRef compile_probe(const Target *target, EmitProbe *body)
 {
     LLVMTargetMachineRef machine = target_machine(target);
-    Emit emit;
+    FREED_WITH(emit_free) Emit emit = {0};
     emit_init(&emit, target, machine);
     LLVMTypeRef parameters[] = {emit.pointer, emit.i64, emit.i64};
     emit_function(&emit, "probe", LLVMFunctionType(emit.void_type, parameters, 3, false), false);
@@ -108,7 +108,6 @@ static LLVMMemoryBufferRef compile_probe(const Target *target, EmitProbe *body)
     char *message = NULL;
     if (LLVMTargetMachineEmitToMemoryBuffer(machine, emit.module, LLVMObjectFile, &message, &object))
         bug("%s", message);
-    emit_free(&emit);
     LLVMDisposeTargetMachine(machine);
     return object;
 }

@@ -47,7 +47,7 @@ typedef struct Sweep {
 static void sweep_share(void *context, int thread, int threads)
 {
     const Sweep *sweep = context;
-    float *x = memory_allocate(BLOCK * sizeof *x), *y = memory_allocate(BLOCK * sizeof *y);
+    FREED float *x = memory_allocate(BLOCK * sizeof *x), *y = memory_allocate(BLOCK * sizeof *y);
     Worst worst = {0};
     int64_t end = parallel_begin(sweep->blocks, thread + 1, threads);
     for (int64_t block = parallel_begin(sweep->blocks, thread, threads); block < end; block++) {
@@ -62,8 +62,6 @@ static void sweep_share(void *context, int thread, int threads)
         }
     }
     sweep->worst[thread] = worst;
-    free(x);
-    free(y);
 }
 
 static Worst sweep(SkyKernel *kernel, int64_t units, uint64_t stride, double (*exact)(double))
@@ -92,7 +90,7 @@ static void build(Kernel *kernel, KernelOp op)
 int main(int argc, char **argv)
 {
     Diagnostics diagnostics = {0};
-    Target target;
+    FREED_WITH(target_free) Target target = {0};
     uint64_t stride = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     bool accurate = true;
     if (!stride) return fputs("usage: bench_ulp [CPU [STRIDE]]\n", stderr), EXIT_USAGE;
@@ -116,6 +114,5 @@ int main(int argc, char **argv)
         jit_free(jit);
         kernels_free(compiled);
     }
-    target_free(&target);
     return accurate ? 0 : 1;
 }

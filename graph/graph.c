@@ -191,7 +191,7 @@ void graph_reorder(Graph *graph, const NodeId *order)
 {
     size_t count = graph->node_count;
     FREED Node *nodes = memory_allocate(count * sizeof *nodes);
-    NodeId *fresh = memory_allocate(count * sizeof *fresh); /* per old id */
+    FREED NodeId *fresh = memory_allocate(count * sizeof *fresh); /* per old id */
     memcpy(nodes, graph->nodes, count * sizeof *nodes);
     for (size_t i = 1; i < count; i++) fresh[order[i - 1]] = (NodeId)i;
     for (size_t i = 1; i < count; i++) {
@@ -201,7 +201,6 @@ void graph_reorder(Graph *graph, const NodeId *order)
         for (int k = 0; node->op != OP_NONE && k < node->output_count; k++) /* the dead may name what others make now */
             if (node->outputs[k]) graph_value(graph, node->outputs[k])->producer = (NodeId)i;
     }
-    free(fresh);
 }
 
 LineGrowth value_growth(const Value *value)

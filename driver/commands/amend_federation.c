@@ -42,7 +42,7 @@ static bool read_federation(Amending *amending, Diagnostics *diagnostics)
         ok = more = input_error(diagnostics, path, "compile it again with skycc federate --from",
                                 "is of a federation without an owner's key, which nothing can amend");
     while (more) {
-        Amendment earlier;
+        FREED_WITH(amendment_free) Amendment earlier = {0};
         path = amendment_path(arena, amending->home, federation->compiled.amended + 1);
         more = amendment_open_file(&earlier, federation, path, diagnostics) &&
                federation_amend(federation, &earlier, path, diagnostics);
@@ -50,7 +50,6 @@ static bool read_federation(Amending *amending, Diagnostics *diagnostics)
             more = input_error(diagnostics, amending->federate.options->amend, "name the same round or a later one",
                                "begins with round %lld, and the amendment before it with round %lld",
                                (long long)amending->amendment.from_round, (long long)earlier.from_round);
-        amendment_free(&earlier);
     }
     return ok && diagnostics->errors == 0;
 }

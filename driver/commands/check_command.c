@@ -268,7 +268,7 @@ static void print_text(const Options *options, const TrainingModel *model, const
 
 bool check_command(const Options *options, Diagnostics *diagnostics)
 {
-    TrainingModel model;
+    FREED_WITH(training_model_free) TrainingModel model = {0};
     Census census = {0};
     ModelOptions load = {.import = options->load.import, .low_rank = options->load.low_rank};
     load.import.default_dimension = ASSUMED_DIMENSION;
@@ -284,6 +284,5 @@ bool check_command(const Options *options, Diagnostics *diagnostics)
         print_text(options, &model, &census, ok);
     }
     free(census.operators);
-    training_model_free(&model);
     return ok;
 }

@@ -60,8 +60,7 @@ static bool write_folder(const Options *options, FindTrained *find, void *contex
                            .label_count = labels.count,
                            .problem = labels.problem,
                            .as_is = options->as_is};
-    ok = ok && folder_export(options->model, &folder, find, context, diagnostics);
-    return ok;
+    return ok && folder_export(options->model, &folder, find, context, diagnostics);
 }
 
 static bool write_gguf(const Options *options, FindTrained *find, void *context, Diagnostics *diagnostics)

@@ -84,13 +84,12 @@ static void remove_run(Finetuning *finetuning)
     Arena *arena = &finetuning->settings.arena;
     for (const char *const *part = run_parts; *part; part++)
         nftw(run_file(arena, finetuning->run, *part), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    struct dirent **parts = NULL;
+    FREED struct dirent **parts = NULL;
     int count = scandir(finetuning->run, &parts, is_seed, NULL);
     for (int i = 0; i < count; i++) {
         nftw(run_file(arena, finetuning->run, parts[i]->d_name), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
         free(parts[i]);
     }
-    free(parts);
     rmdir(finetuning->run); /* unless it holds something else */
 }
 
@@ -102,11 +101,10 @@ static bool lies_in(const char *path, const char *real)
     free(resolved);
     DIR *folder = inside ? NULL : opendir(path);
     for (struct dirent *entry; folder && !inside && (entry = readdir(folder));) {
-        char *file = directory_join(path, entry->d_name);
+        FREED char *file = directory_join(path, entry->d_name);
         resolved = realpath(file, NULL);
         inside = resolved && strcmp(entry->d_name, "..") != 0 && path_inside(resolved, real);
         free(resolved);
-        free(file);
     }
     if (folder) closedir(folder);
     return inside;
@@ -136,7 +134,7 @@ static bool check_events(const Finetuning *finetuning, Diagnostics *diagnostics)
 {
     const char *events = finetuning->settings.of[SETTING_TENSORBOARD].value;
     if (!events) return true;
-    char *place = path_resolve(events), *run = path_resolve(finetuning->run);
+    FREED char *place = path_resolve(events), *run = path_resolve(finetuning->run);
     const char *part = path_inside(place, run);
     bool ok = !part || !names_run_part(part) ||
               diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(events), "name another folder with --tensorboard",
@@ -146,8 +144,6 @@ static bool check_events(const Finetuning *finetuning, Diagnostics *diagnostics)
     if (ok && stat(place, &status) == 0 && !S_ISDIR(status.st_mode))
         ok = diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(events), "name another folder with --tensorboard",
                                "cannot be made a folder: %s is a file", place);
-    free(place);
-    free(run);
     return ok;
 }
 

@@ -33,14 +33,12 @@ static bool print_report(const Options *options, const PlannedModel *planned, Di
 {
     if (options->output && strcmp(options->output, "-") == 0 && !options->report) return true;
     FREED_WITH(buffer_free) Buffer buffer = {0};
-    Advice advice;
+    FREED_WITH(advice_free) Advice advice = {0};
     advice_make(&advice, &planned->plan, &planned->costs, planned->advice_deadline);
     smaller_microbatches_advise(planned, &options->plan, &advice);
     report_print(&(Report){.plan = &planned->plan, .costs = &planned->costs, .advice = &advice},
                  options->report ? options->report : "text", &buffer);
-    bool ok = file_write_all("-", buffer.bytes, buffer.size, diagnostics);
-    advice_free(&advice);
-    return ok;
+    return file_write_all("-", buffer.bytes, buffer.size, diagnostics);
 }
 
 static bool load(const Options *options, PlannedModel *planned, Diagnostics *diagnostics)

@@ -18,7 +18,7 @@ bool plot_command(const Options *options, Diagnostics *diagnostics)
                                "skycc plot writes SVG, not %s", suffix);
     size_t count = options->inputs.count;
     FREED PlotLog *logs = memory_allocate(count * sizeof *logs);
-    Buffer svg = {0};
+    FREED_WITH(buffer_free) Buffer svg = {0};
     bool ok = true;
     for (size_t i = 0; i < count; i++) {
         ok &= plot_log_read(&logs[i], options->inputs.items[i], diagnostics);
@@ -30,7 +30,6 @@ bool plot_command(const Options *options, Diagnostics *diagnostics)
     if (ok && count == 1) plot_draw(&svg, &logs[0], NAN);
     if (ok && count > 1) plot_compare(&svg, logs, options->inputs.items, (int)count);
     ok = ok && file_write_all(options->output ? options->output : "-", svg.bytes, svg.size, diagnostics);
-    buffer_free(&svg);
     for (size_t i = 0; i < count; i++) plot_log_free(&logs[i]);
     return ok;
 }

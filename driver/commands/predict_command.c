@@ -187,11 +187,10 @@ static bool write_trained(Prediction *prediction, TrainedValues *values, Diagnos
 {
     const char *path = scratch_place(prediction, "trained.onnx", diagnostics);
     if (!path) return false;
-    MergedWeights merged = {0};
+    FREED_WITH(merged_weights_free) MergedWeights merged = {0};
     bool ok = trained_values_merge(&merged, values, prediction->path, diagnostics);
     merged.as_trained = true;
     ok = ok && export_onnx(prediction->path, path, merged_weights_find, &merged, diagnostics);
-    merged_weights_free(&merged);
     if (ok) prediction->path = path;
     return ok;
 }
@@ -355,12 +354,11 @@ static bool ask_in_template(Prediction *prediction, GenerateOptions *wanted, Dia
     const ChatMessage turns[] = {{.role = CHAT_USER, .text = prompt, .length = strlen(prompt)},
                                  {.role = CHAT_ASSISTANT, .text = ""}};
     ChatSpan answer[2];
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     chat_template_write(template, turns, 2, "", &text, answer);
     size_t length = answer[0].begin;
     while (length && text.bytes[length - 1] == ' ') length--; /* tokens of words have the blank before them */
     const char *turn = arena_string_n(&prediction->arena, buffer_text(&text), length);
-    buffer_free(&text);
     if (strcmp(turn, prompt) == 0 || (!given && chat_template_is_written(template, prompt))) return true;
     wanted->question = prompt, wanted->prompt = turn;
     tell_template(prediction, name);
@@ -386,9 +384,8 @@ static bool go_on(Prediction *prediction, Diagnostics *diagnostics)
                        prediction->width, prediction->ends, prediction->end_count, scratch, options->threads, &text,
                        diagnostics);
     if (!to_file) text_append_lines(&shown, buffer_text(&text), text.size);
-    ok = ok && file_write_all(to_file ? options->output : "-", to_file ? text.bytes : shown.bytes,
-                              to_file ? text.size : shown.size, diagnostics);
-    return ok;
+    return ok && file_write_all(to_file ? options->output : "-", to_file ? text.bytes : shown.bytes,
+                                to_file ? text.size : shown.size, diagnostics);
 }
 
 /* Chooses the number of tokens per row. Without a mask, the model would read padding as text. */
@@ -542,11 +539,10 @@ static bool keep_standard_input(Prediction *prediction, const Settings *settings
         stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
         JsonWriter json = {.buffer = &rows};
-        char *copy = strndup(line, (size_t)(stop - line));
+        FREED char *copy = strndup(line, (size_t)(stop - line));
         if (!copy) memory_exhausted();
         if (*copy) json_open(&json, NULL, '{'), json_add_string(&json, "text", copy), json_close(&json, '}');
         buffer_append(&rows, "\n", 1);
-        free(copy);
     }
     const char *stop = file.size ? memchr(text, '\n', file.size) : NULL;
     size_t header = stop ? (size_t)(stop - text) : file.size;
@@ -586,6 +582,7 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
     if (!run_options_complete(&completed, given, &settings, "give a text with --text, a table with --data",
                               diagnostics))
         return arena_free(&settings.arena), false;
+    FREED_WITH(prediction_free)
     Prediction prediction = {.options = options,
                              .run = given->model,
                              .measures = measures,
@@ -607,7 +604,6 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
              ? go_on(&prediction, &found)
              : read_rows(&prediction, &found) && settle_width(&prediction, &found) && predict(&prediction, &found));
     report(&prediction, &found, diagnostics);
-    prediction_free(&prediction);
     arena_free(&settings.arena);
     return ok;
 }

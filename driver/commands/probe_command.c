@@ -62,7 +62,7 @@ static bool measure_opencl_layer(Probe *probe, MachineProfile *machine, Executio
 /* Times the kernels of a layer, built as a stage of its own. */
 static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode *code, Diagnostics *diagnostics)
 {
-    LocalProgram program;
+    FREED_WITH(local_program_free) LocalProgram program = {0};
     MeasureCompany company = {0};
     if (!probe->opencl) company = measure_company(&probe->planned.cluster, machine->threads, parallel_processors());
     FREED Execution *executions = memory_allocate((size_t)(company.count + 1) * sizeof *executions);
@@ -80,7 +80,6 @@ static bool measure_layer(Probe *probe, MachineProfile *machine, const StageCode
     else if (ok)
         ok = measure_stage(machine, &probe->profile.arena, executions, probe->traffic, company, diagnostics);
     while (opened) execution_close(&executions[--opened]);
-    local_program_free(&program);
     return ok;
 }
 
@@ -145,9 +144,8 @@ static bool measure_layers(Probe *probe, MachineProfile *machine, Diagnostics *d
 static bool measure_form(Probe *probe, MachineProfile *machine, ProbedForm *form, bool measures,
                          Diagnostics *diagnostics)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool made = microbatch_form_make(&probe->forms, form->microbatches, &ignored);
-    diagnostics_free(&ignored);
     if (!made) return true;
     free(form->works.hash);
     form->works = (StageWorks){0};
@@ -249,12 +247,11 @@ static bool measure_on_opencl(Probe *probe, MachineProfile *machine, const Clust
 
 static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnostics *diagnostics)
 {
-    Target target;
+    FREED_WITH(target_free) Target target = {0};
     *machine = (MachineProfile){.threads = threads};
     if (!target_init(&target, (TargetOptions){.cpu = probe->options->target_cpu}, diagnostics)) return false;
     machine->target = arena_string(&probe->profile.arena, target.cpu);
     bool ok = measure_machine(machine, &target, diagnostics);
-    target_free(&target);
     return ok && measure_forms(probe, machine, diagnostics);
 }
 

@@ -26,12 +26,11 @@ bool probe_devices_command(const Options *options, Diagnostics *diagnostics)
         return usage_error(diagnostics, "skycc probe --devices",
                            "--devices lists what this host has, without a model, "
                            "a cluster or a file to write");
-    Target target;
+    FREED_WITH(target_free) Target target = {0};
     FREED_WITH(arena_free) Arena arena = {0};
     int count;
     if (!target_init(&target, (TargetOptions){0}, diagnostics)) return false;
     text_print(stdout, "native\n  %s (%s), %d processors\n", target.cpu, target.triple, parallel_processors());
-    target_free(&target);
     FREED_WITH(diagnostics_free) Diagnostics said = {0};
     const OpenClDevice *devices = opencl_devices(&arena, &count, &said);
     for (int d = 0; devices && d < count; d++) {

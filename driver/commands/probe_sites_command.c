@@ -167,19 +167,14 @@ static bool probe_federation(const Options *options, const Federation *federatio
 
 static bool probe(const Options *options, const WireKeys *keys, Diagnostics *diagnostics)
 {
-    bool ok;
     if (options->federation) {
-        Federation federation;
-        if (!federation_read(&federation, options->federation, NULL, diagnostics)) return false;
-        ok = probe_federation(options, &federation, keys, diagnostics);
-        federation_free(&federation);
-    } else {
-        Cluster cluster;
-        if (!cluster_read(&cluster, options->plan.cluster, diagnostics)) return false;
-        ok = probe_cluster(options, &cluster, keys, diagnostics);
-        cluster_free(&cluster);
+        FREED_WITH(federation_free) Federation federation = {0};
+        return federation_read(&federation, options->federation, NULL, diagnostics) &&
+               probe_federation(options, &federation, keys, diagnostics);
     }
-    return ok;
+    FREED_WITH(cluster_free) Cluster cluster = {0};
+    return cluster_read(&cluster, options->plan.cluster, diagnostics) &&
+           probe_cluster(options, &cluster, keys, diagnostics);
 }
 
 bool probe_sites_command(const Options *options, Diagnostics *diagnostics)

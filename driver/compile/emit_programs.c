@@ -119,12 +119,11 @@ static const char *rank_base(const Emission *emission, Arena *arena, size_t rank
 
 static bool link_rank(const Emission *emission, const char *base, const char *tables, Diagnostics *diagnostics)
 {
-    const char **objects = memory_allocate((emission->object_count + 1) * sizeof *objects);
+    FREED const char **objects = memory_allocate((emission->object_count + 1) * sizeof *objects);
     memcpy(objects, emission->objects, emission->object_count * sizeof *objects);
     objects[emission->object_count] = tables;
     LinkOptions link = link_options(emission);
     bool ok = link_program(base, objects, emission->object_count + 1, &link, diagnostics);
-    free(objects);
     unlink(tables);
     return ok;
 }
@@ -148,10 +147,9 @@ static bool emit_rank(const Emission *emission, size_t rank, Diagnostics *diagno
         opencl_bind(program, &arena);
     else
         kernels_bind(emission->compiled, NULL, program);
-    Buffer object = {0};
+    FREED_WITH(buffer_free) Buffer object = {0};
     if (ok) program_object(program, emission->compiled, &object);
     ok = ok && file_write_part(tables, object.bytes, object.size, diagnostics);
-    buffer_free(&object);
     if (ok && emission->options->form == EMIT_PROGRAMS)
         ok = link_rank(emission, base, tables, diagnostics) &&
              (!program->opencl_device || write_kept(emission, &arena, rank, diagnostics));

@@ -391,8 +391,7 @@ static bool make_folder(const StagePrograms *pipeline, const Plan *plan, const C
     if (ok && among_others)
         ok = write_site_file(pipeline, plan, site, arena_format(&arena, "%s/site.json", folder), diagnostics) &&
              add_gateway(pipeline, cluster, members[0], arena_format(&arena, "%s/gateway", folder), diagnostics);
-    ok = ok && deploy_needs_write(pipeline, cluster, members, count, folder, diagnostics);
-    return ok;
+    return ok && deploy_needs_write(pipeline, cluster, members, count, folder, diagnostics);
 }
 
 bool launch_files_make(const StagePrograms *pipeline, const Plan *plan, const Cluster *cluster, const char *directory,

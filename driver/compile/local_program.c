@@ -54,9 +54,8 @@ void program_describe(SkyProgram *program, Arena *arena, const TrainingModel *mo
     const Graph *graph = &model->graph;
     program->version = SKY_PROGRAM_VERSION;
     program->low_rank = arena_string(arena, model->low_rank_text ? model->low_rank_text : "");
-    uint32_t *blocks = memory_allocate(graph->value_count * sizeof *blocks);
+    FREED uint32_t *blocks = memory_allocate(graph->value_count * sizeof *blocks);
     program->block_count = blocks_number(graph, blocks);
-    free(blocks);
     program->total_parameter_count = count_parameters(graph);
     program->loss_is_summed = graph->loss_is_summed;
     program->whole_batches = graph->whole_batches;

@@ -12,10 +12,9 @@ static bool lines_vary(TrainingModel *model)
     StageIndex *index = stage_index_create(graph, model->precision);
     bool vary = true;
     for (int layer = 0; layer < graph->layer_count && vary; layer++) {
-        StageCode code;
+        FREED_WITH(stage_free) StageCode code = {0};
         stage_build_indexed(&code, index, layer, layer, STAGE_PLAIN);
         vary = code.lines_vary;
-        stage_free(&code);
     }
     stage_index_free(index);
     return vary;

@@ -77,8 +77,7 @@ static bool load_trials(Check *check, const ModelOptions *load, SkyPacking packi
     options.packing = packing;
     check->packed.model = check->padded.model;
     check->packed.model.graph = (Graph){0};
-    ok = ok && training_model_make(&check->packed.model, &options, &ignored);
-    return ok;
+    return ok && training_model_make(&check->packed.model, &options, &ignored);
 }
 
 static int64_t count_parameters(const Graph *graph)

@@ -6,12 +6,11 @@
 
 static bool read_lengths(RowLengths *lengths, const LengthOptions *options, Diagnostics *diagnostics)
 {
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     int64_t longest = options->list[options->count - 1];
     Place place = PLACE_FILE(options->data);
     if (!safetensors_open(&file, options->data, diagnostics)) return false;
     bool ok = row_lengths_read(lengths, &file, options->data, diagnostics);
-    safetensors_close(&file);
     if (!ok) return false;
     if (!lengths->rows)
         return diagnostics_error(diagnostics, EXIT_BAD_INPUT, place, "make the data set with skycc tokenize",

@@ -30,9 +30,8 @@ static bool open(Smaller *smaller, const PlannedModel *planned, const PlanModelO
                                     .profiled = planned->profiled};
     smaller->forms = (MicrobatchForms){&smaller->model, options, .packed = packed, .rows = rows};
     smaller->model.packed.import.batch_rows = 0; /* whatever it is, it is imported anew */
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = !packed || microbatch_forms_import(&smaller->forms, &ignored);
-    diagnostics_free(&ignored);
     int all[MICROBATCH_FORMS_MOST], listed = microbatch_form_counts(&smaller->forms, all);
     for (int i = 0; i < listed; i++)
         if (all[i] > own) smaller->counts[smaller->count++] = all[i];

@@ -93,14 +93,13 @@ static const ImportedParameter *trained_table(const ImportedModel *imported, Val
 
 static void warn_of_row(const char *file, PaddingRow padding, const char *table, Diagnostics *diagnostics)
 {
-    Buffer hint = {0};
+    FREED_WITH(buffer_free) Buffer hint = {0};
     buffer_print(&hint, "--no-gradient-row %s=%lld does the same; it matters only where padding reaches the loss",
                  table, (long long)padding.row);
     diagnostics_warning(diagnostics, PLACE_FILE(file), buffer_text(&hint),
                         "row %lld of '%s' is trained; in PyTorch it is not where it stands for padding (padding_idx)%s",
                         (long long)padding.row, table,
                         padding.guessed ? ", which this export does not say: it is the only row of zeros" : "");
-    buffer_free(&hint);
 }
 
 /* What the exporter tells of padding_idx is said, not obeyed: other exports of the same model do not tell, and train
@@ -108,7 +107,7 @@ static void warn_of_row(const char *file, PaddingRow padding, const char *table,
 static void warn_of_padding(const TrainingModel *model, Diagnostics *diagnostics)
 {
     const ImportedModel *imported = &model->imported;
-    Buffer open = {0};
+    FREED_WITH(buffer_free) Buffer open = {0};
     for (size_t p = 0; p < imported->padding_count; p++) {
         PaddingRow padding = imported->padding_rows[p];
         const ImportedParameter *table = trained_table(imported, padding.table);
@@ -125,7 +124,6 @@ static void warn_of_padding(const TrainingModel *model, Diagnostics *diagnostics
                             "the TorchScript exporter does not say which row is padding (padding_idx), so skycc trains "
                             "all rows of %s",
                             buffer_text(&open));
-    buffer_free(&open);
 }
 
 /* One line an option. The hashes of recipe.h say whether two models differ; these lines only say in what. */

@@ -74,11 +74,9 @@ static const char *final_name(Arena *arena, const char *directory)
     char *name = arena_string_n(arena, directory, length), *slash = strrchr(name, '/');
     const char *parent = slash == name ? "/" : slash ? name : ".", *last = slash ? slash + 1 : name;
     if (slash && slash != name) *slash = '\0';
-    char *real = realpath(parent, NULL);
+    FREED char *real = realpath(parent, NULL);
     if (!real) return NULL;
-    const char *result = arena_format(arena, "%s/%s", strcmp(real, "/") == 0 ? "" : real, last);
-    free(real);
-    return result;
+    return arena_format(arena, "%s/%s", strcmp(real, "/") == 0 ? "" : real, last);
 }
 
 static const char *reference_to(Arena *arena, const WeightOptions *options, const char *file)

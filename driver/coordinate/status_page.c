@@ -39,7 +39,7 @@ static int by_value(const void *a, const void *b)
 static void count_bytes(Status *status, const char *log)
 {
     FILE *file = fopen(log, "re");
-    char *line = NULL;
+    FREED char *line = NULL;
     size_t capacity = 0;
     double in, out;
     while (file && getline(&line, &capacity, file) > 0) {
@@ -49,7 +49,6 @@ static void count_bytes(Status *status, const char *log)
         status->bytes_in += in;
         status->bytes_out += out;
     }
-    free(line);
     if (file) fclose(file);
 }
 

@@ -78,12 +78,11 @@ static void say_evaluation(const Steering *steering, const Evaluation *evaluatio
 
 static void add_evaluation(Steering *steering, const Evaluation *evaluation)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     evaluations_add(&steering->evaluations, evaluation);
     if (!evaluations_write(&steering->evaluations, steering->evaluations_path, &diagnostics) &&
         steering->coordinator->console)
         diagnostics_print(&diagnostics, steering->coordinator->console);
-    diagnostics_free(&diagnostics);
     if (rules_of(steering)->data) say_evaluation(steering, evaluation);
     if (steering->evaluations.items[steering->evaluations.best].round == evaluation->round) keep_best(steering);
     end_early(steering);

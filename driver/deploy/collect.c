@@ -55,18 +55,16 @@ bool collect_from_host(const Remote *remote, const char *host, const char *folde
     buffer_print(&text, " ");
     shell_quote(&text, PLACE);
     buffer_print(&text, "; %s", collector);
-    RemoteCommand command = {.remote = remote, .text = buffer_text(&text)};
+    FREED_WITH(remote_free) RemoteCommand command = {.remote = remote, .text = buffer_text(&text)};
     bool ok = remote_run(&command, diagnostics);
     if (ok && command.status != 0) {
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         const char *words = remote_last_words(&command, &arena);
         ok = diagnostics_error(diagnostics, EXIT_RUN_FAILED, (Place){.object = host},
                                "copy this folder from there by hand, or try again", "%s cannot be collected: %s",
                                folder, words ? words : "not all of it arrived");
-        arena_free(&arena);
     } else if (ok) {
         tell_kept(host, folder, buffer_text(&command.output), diagnostics);
     }
-    remote_free(&command);
     return ok;
 }

@@ -285,6 +285,7 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
     FREED_WITH(buffer_free) Buffer script = {0};
     list_files(survey, deployment);
     print_script(survey, deployment, &script);
+    FREED_WITH(remote_free)
     RemoteCommand command = {.remote = &deployment->remote,
                              .host = launch_host_is_here(host->name) ? NULL : host->name,
                              .text = "sh -s",
@@ -296,7 +297,6 @@ bool survey_take(Survey *survey, const Deployment *deployment, const DeployHost 
     bool ok = remote_run(&command, diagnostics);
     if (ok) read_answers(survey, &command, before, now());
     survey->silence = remote_last_words(&command, &survey->arena);
-    remote_free(&command);
     return ok;
 }
 

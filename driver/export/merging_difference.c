@@ -134,7 +134,7 @@ static bool was_rounded(const Comparison *comparison)
 void merging_difference_print(MergedWeights *merged, const char *path, FILE *stream)
 {
     Comparison comparison = {.merged = merged};
-    Diagnostics found = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
     if (!was_rounded(&comparison)) return;
     if (!measure(&comparison, path, &found)) {
         const Diagnostic *error = found.first;
@@ -150,7 +150,6 @@ void merging_difference_print(MergedWeights *merged, const char *path, FILE *str
                 dtype_name(comparison.form), TOKENS, comparison.most, comparison.sum / fmax(comparison.count, 1),
                 comparison.largest);
     }
-    diagnostics_free(&found);
     if (comparison.open) execution_close(&comparison.execution);
     local_program_free(&comparison.program);
     stage_free(&comparison.code);

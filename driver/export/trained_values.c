@@ -74,7 +74,7 @@ static bool open_step(TrainedValues *values, const char *directory, int64_t step
 {
     CheckpointManifest manifest;
     if (!checkpoint_read_manifest(&manifest, directory, step, diagnostics)) return false;
-    char *path = checkpoint_path(directory, step);
+    FREED char *path = checkpoint_path(directory, step);
     bool ok = true;
     for (int i = 0; ok && i < manifest.file_count; i++) {
         const char *file = arena_format(&values->arena, "%s/%s", path, manifest.files[i].name);
@@ -85,7 +85,6 @@ static bool open_step(TrainedValues *values, const char *directory, int64_t step
         ok = ok && open_file(values, file, diagnostics) &&
              checkpoint_verify_file(&values->files[values->count - 1], &manifest.files[i], file, diagnostics);
     }
-    free(path);
     free(manifest.files);
     return ok;
 }

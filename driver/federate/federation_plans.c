@@ -339,7 +339,7 @@ static void compare(const Making *making)
 {
     FederationPlans *plans = making->plans;
     Proposal *proposal = &plans->proposal;
-    Groupings groupings;
+    FREED_WITH(groupings_free) Groupings groupings = {0};
     groupings_make(&groupings, plans->federation.site_count, plans->seconds);
     proposal->candidates = arena_new_array(&proposal->arena, Candidate, MOST_GROUPINGS + 2);
     proposal->all_tried = groupings.all_tried;
@@ -347,7 +347,6 @@ static void compare(const Making *making)
     for (int i = 0; i < groupings.count; i++) add_candidate(making, &groupings.items[i]);
     if (!groupings.all_tried) add_smallest_that_fit(making);
     add_without_those(making);
-    groupings_free(&groupings);
     proposal_choose(proposal);
 }
 

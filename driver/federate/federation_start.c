@@ -119,10 +119,9 @@ static Hash hash_model(const GlobalModel *model, const FederationCompiled *compi
 /* Of the values in the form in which programs have them, as weights.c checks them. */
 static void set_check(const Value *value, SkyParameter *parameter)
 {
-    void *bytes = value->data ? NULL : memory_allocate(parameter->value.bytes);
+    FREED void *bytes = value->data ? NULL : memory_allocate(parameter->value.bytes);
     if (bytes) parameter_copy_values(value, bytes);
     parameter->initial_check = hash_bytes(bytes ? bytes : value->data, parameter->value.bytes).low;
-    free(bytes);
 }
 
 /* As stage_programs.c does it for the programs of every site. */
@@ -271,17 +270,14 @@ bool federation_start_follow(FederationStart *start, Federation *federation, con
                              Diagnostics *diagnostics)
 {
     FREED_WITH(arena_free) Arena scratch = {0};
-    Federation former;
+    FREED_WITH(federation_free) Federation former = {0};
     FREED_WITH(global_model_free) GlobalModel model = {0};
     const char *path = arena_format(&scratch, "%s/model.safetensors", directory);
     int moments = outer_moments(federation->outer.kind);
-    bool ok;
     if (!federation_read_compiled(&former, arena_format(&scratch, "%s/federation.yaml", directory), diagnostics))
         return false;
-    ok = global_model_open_file(&model, former.compiled.identity, path, moments, diagnostics) &&
-         take_former(start, federation, &former, &model, path, diagnostics);
-    federation_free(&former);
-    return ok;
+    return global_model_open_file(&model, former.compiled.identity, path, moments, diagnostics) &&
+           take_former(start, federation, &former, &model, path, diagnostics);
 }
 
 void federation_start_identify(FederationStart *start, Federation *federation)

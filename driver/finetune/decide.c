@@ -222,13 +222,12 @@ static uint32_t *lengths_of_files(Decision *decision, Tokenizer *tokenizer, Diag
     TokenIds ids = {0};
     bool ok = true;
     for (size_t i = 0; ok && i < files->count; i++) {
-        TableReader reader;
+        FREED_WITH(table_close) TableReader reader = {0};
         ids.count = 0;
         ok = table_open(&reader, files->items[i], TABLE_TSV, diagnostics) &&
              (!encoding || table_decode(&reader, encoding));
         if (!ok) break;
         tokenizer_encode(tokenizer, reader.bytes, reader.size, &ids); /* tokenize says what is wrong with it */
-        table_close(&reader);
         size_t at = i;
         for (; at && lengths[at - 1] > ids.count + 1; at--) lengths[at] = lengths[at - 1];
         lengths[at] = (uint32_t)ids.count + 1;
@@ -255,11 +254,12 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
     if (!decide_end_of_text(decision, tokenizer, diagnostics) || !decide_chat(decision, tokenizer, diagnostics))
         return tokenizer_free(tokenizer), false;
     int64_t least = (int64_t)tokenizer_least_length(tokenizer, columns->text_count > 1);
-    uint32_t *lengths = decision->plain ? lengths_of_files(decision, tokenizer, diagnostics)
-                                        : table_survey_lengths(&decision->survey, &decision->options->tables,
-                                                               decision->options->given[SETTING_ENCODING],
-                                                               columns->texts, columns->text_count,
-                                                               columns->task == TASK_PAIRS, tokenizer, diagnostics);
+    FREED uint32_t *lengths =
+        decision->plain
+            ? lengths_of_files(decision, tokenizer, diagnostics)
+            : table_survey_lengths(&decision->survey, &decision->options->tables,
+                                   decision->options->given[SETTING_ENCODING], columns->texts, columns->text_count,
+                                   columns->task == TASK_PAIRS, tokenizer, diagnostics);
     decision->examples = decision->survey.rows;
     uint32_t around =
         columns->task == TASK_CHAT && columns->text_count > 1 ? tokens_of_template(decision, tokenizer) : 0;
@@ -268,7 +268,6 @@ static bool decide_length(Decision *decision, Diagnostics *diagnostics)
         take_windows(decision, lengths);
     else if (lengths)
         take_length(decision, lengths, least > 4 ? least : 4);
-    free(lengths);
     tokenizer_free(tokenizer);
     return lengths != NULL;
 }
@@ -314,12 +313,11 @@ static const char *packing_problem(const Decision *decision, Arena *arena)
                          .lengths = {.dimension = model->length, .list = &tokens, .count = 1},
                          .packing = {PACKING_GRAPH_ROWS, TOKENS, SLOTS, ROWS, TOKENS},
                          .last_pass = "pack"};
-    TrainingModel packed;
+    FREED_WITH(training_model_free) TrainingModel packed = {0};
     FREED_WITH(diagnostics_free) Diagnostics found = {0};
     bool read = packed_model_import(&packed, model->path, &load, &found);
     const char *problem = "its inputs do not share open dimensions and a mask";
     if (read) problem = training_model_make(&packed, &load, &found) ? NULL : arena_string(arena, found.last->message);
-    training_model_free(&packed);
     return problem;
 }
 

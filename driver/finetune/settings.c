@@ -41,10 +41,8 @@ void settings_set(Settings *settings, SettingKey key, const char *value, const c
 
 const char *settings_path(Settings *settings, const char *path)
 {
-    char *resolved = realpath(path, NULL);
-    const char *copy = arena_string(&settings->arena, resolved ? resolved : path);
-    free(resolved);
-    return copy;
+    FREED char *resolved = realpath(path, NULL);
+    return arena_string(&settings->arena, resolved ? resolved : path);
 }
 
 const char *settings_list(Settings *settings, const char *const *items, size_t count)
@@ -111,10 +109,9 @@ bool settings_write(const Settings *settings, const char *run, Diagnostics *diag
         if (keys[key].is_list) json_open(&json, NULL, '[');
         for (const char *item = setting->value; *item;) {
             size_t length = strcspn(item, LIST_SEPARATOR);
-            char *copy = strndup(item, length);
+            FREED char *copy = strndup(item, length);
             if (!copy) memory_exhausted();
             json_add_string(&json, NULL, copy);
-            free(copy);
             item += length + (item[length] == *LIST_SEPARATOR);
         }
         if (keys[key].is_list) json_close(&json, ']');
@@ -186,7 +183,7 @@ static bool read_reasons(Settings *settings, const char *path, Diagnostics *diag
 
 bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics)
 {
-    YamlFile file;
+    FREED_WITH(yaml_close) YamlFile file = {0};
     YamlMember members[SETTING_COUNT];
     const char *path = arena_format(&settings->arena, "%s/settings.yaml", run);
     if (!is_run(run))
@@ -205,6 +202,5 @@ bool settings_read(Settings *settings, const char *run, Diagnostics *diagnostics
     for (size_t i = 0; ok && i < sizeof counts / sizeof *counts; i++)
         ok = !members[counts[i]].value || yaml_integer(&file, members[counts[i]].value, NULL, keys[counts[i]].word,
                                                        counts[i] != SETTING_PATIENCE, INT32_MAX, &(int64_t){0});
-    yaml_close(&file);
     return ok && read_reasons(settings, path, diagnostics);
 }

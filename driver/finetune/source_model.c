@@ -58,10 +58,9 @@ static bool take_config(SourceModel *model, const HuggingFaceConfig *config, Are
 
 static bool read_folder(SourceModel *model, Arena *arena, Diagnostics *diagnostics)
 {
-    HuggingFaceConfig config = {0};
+    FREED_WITH(config_free) HuggingFaceConfig config = {0};
     bool ok = config_read(&config, arena_format(arena, "%s/config.json", model->path), arena, diagnostics) &&
               take_config(model, &config, arena);
-    config_free(&config);
     model->batch = "batch", model->length = "seq";
     return ok;
 }
@@ -192,7 +191,7 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
 
 static bool hash_folder(const char *path, Hash *hash, Diagnostics *diagnostics)
 {
-    HuggingFaceFolder folder;
+    FREED_WITH(folder_close) HuggingFaceFolder folder = {0};
     bool ok = folder_open(&folder, path, true, diagnostics);
     FREED char *config = ok ? json_dumps(folder.config.json, JSON_SORT_KEYS) : NULL;
     if (config) *hash = hash_bytes(config, strlen(config));
@@ -201,7 +200,6 @@ static bool hash_folder(const char *path, Hash *hash, Diagnostics *diagnostics)
         *hash = hash_extend(*hash, file->bytes, file->size);
         file_forget(file, 0, file->size);
     }
-    folder_close(&folder);
     return ok;
 }
 

@@ -179,14 +179,13 @@ static bool each_row(TableSurvey *survey, const TextList *tables, const char *en
 {
     bool ok = true;
     for (size_t t = 0; ok && t < tables->count; t++) {
-        TableReader reader;
+        FREED_WITH(table_close) TableReader reader = {0};
         size_t at[SURVEY_MOST_COLUMNS];
         if (!table_open(&reader, tables->items[t], TABLE_BY_SUFFIX, diagnostics)) return false;
         ok = !encoding || table_decode(&reader, encoding);
         ok = ok && open_table(survey, &reader, at, diagnostics);
         while (ok && table_next(&reader)) ok = take(context, &reader, at);
         ok &= reader.errors == 0;
-        table_close(&reader);
     }
     return ok;
 }

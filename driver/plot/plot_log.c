@@ -188,8 +188,7 @@ bool plot_log_read(PlotLog *log, const char *path, Diagnostics *diagnostics)
         ok = log->columns ? read_row(log, &line, values) : read_header(log, &line);
         if (ok && !values) values = arena_new_array(&log->arena, double, (size_t)log->series_count);
     }
-    ok = ok && check_drawable(log, path, diagnostics);
-    return ok;
+    return ok && check_drawable(log, path, diagnostics);
 }
 
 void plot_log_free(PlotLog *log)

@@ -114,7 +114,7 @@ static void print_guesses(Predictions *predictions, int64_t row, int mask, doubl
     int64_t count = predictions->classes;
     predictions_softmax(values, count);
     for (int rank = 1; rank <= MOST_GUESSES && rank <= count; rank++) {
-        Buffer piece = {0};
+        FREED_WITH(buffer_free) Buffer piece = {0};
         int64_t best = 0;
         for (int64_t i = 1; i < count; i++)
             if (values[i] > values[best]) best = i;
@@ -125,7 +125,6 @@ static void print_guesses(Predictions *predictions, int64_t row, int mask, doubl
         predictions_field(predictions, buffer_text(&piece));
         buffer_print(&predictions->table, ",%.7g", values[best]);
         predictions_end_line(predictions);
-        buffer_free(&piece);
         values[best] = -1;
     }
 }

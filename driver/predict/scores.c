@@ -481,7 +481,7 @@ static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)
     if (all < 2)
         return input_error(diagnostics, predictions->rows->file, "give it at least two rows",
                            "has only one pair: there is no other to tell it from");
-    double *texts = memory_allocate(2 * (size_t)(batch * count) * sizeof *texts);
+    FREED double *texts = memory_allocate(2 * (size_t)(batch * count) * sizeof *texts);
     double *partners = texts + batch * count;
     bool ok = true;
     for (int64_t first = 0; ok && first < all; first += batch) {
@@ -492,7 +492,6 @@ static bool measure_pairs(Scores *scores, Diagnostics *diagnostics)
                  predictor_values(predictor, others, first + r, partners + r * count, diagnostics);
         if (ok) count_pairs(scores, texts, partners, rows, count);
     }
-    free(texts);
     if (ok) report_all(scores);
     return ok;
 }

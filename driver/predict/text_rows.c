@@ -171,14 +171,13 @@ static bool read_texts(TextRows *rows, TableReader *reader, const char *const *n
 
 bool text_rows_read_texts(TextRows *rows, const char *table, const char *columns, bool listed, Diagnostics *diagnostics)
 {
-    TableReader reader;
+    FREED_WITH(table_close) TableReader reader = {0};
     const char *names[2] = {table_next_name(&columns, &rows->arena)};
     names[1] = table_next_name(&columns, &rows->arena);
     rows->texts = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->texts);
     if (listed) rows->words = arena_allocate(&rows->arena, (size_t)rows->count * sizeof *rows->words);
     if (!table_open(&reader, table, TABLE_BY_SUFFIX, diagnostics)) return false;
     bool ok = read_texts(rows, &reader, names, names[1] ? 2 : 1);
-    table_close(&reader);
     return ok || input_error(diagnostics, table, NULL, "changed while it was read");
 }
 

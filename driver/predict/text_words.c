@@ -39,9 +39,8 @@ void text_words_take(TextWords *words, Tokenizer *tokenizer, const char *text, c
     *words = (TextWords){.tokenizer = tokenizer, .text = text};
     for (size_t i = 0; i < count; i++) {
         TextWord word = {i ? ends[i - 1] + 1 : 0, ends[i], words->ids.count, 0};
-        char *spelled = tokenizer_spell_word(tokenizer, text + word.begin, word.end - word.begin);
+        FREED char *spelled = tokenizer_spell_word(tokenizer, text + word.begin, word.end - word.begin);
         tokenizer_encode(tokenizer, spelled, strlen(spelled), &words->ids);
-        free(spelled);
         word.after = words->ids.count;
         array_push(words->words, words->count, words->capacity, word);
     }

@@ -286,7 +286,7 @@ static bool add(OnnxModel *model, const FoundHead *found, const Head *head, cons
 static bool keep(OnnxModel *model, const FoundHead *found, const Head *given, const char *output,
                  Diagnostics *diagnostics)
 {
-    OnnxBuilder builder;
+    FREED_WITH(onnx_builder_close) OnnxBuilder builder = {0};
     Head head = *given;
     const char *names[2];
     onnx_builder_continue(&builder, model->proto);
@@ -304,9 +304,7 @@ static bool keep(OnnxModel *model, const FoundHead *found, const Head *given, co
         rename_value(&builder, arena_format(&builder.arena, "%s.outside", names[i]), names[i]);
     if (ok) describe(&builder, found, &head, model->path);
     model->proto = &builder.model;
-    ok = ok && onnx_write_model(model, output, diagnostics);
-    onnx_builder_close(&builder);
-    return ok;
+    return ok && onnx_write_model(model, output, diagnostics);
 }
 
 static bool write(const char *path, const Head *head, bool keeps, const char *output, uint64_t seed, FILE *summary,

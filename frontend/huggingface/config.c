@@ -352,9 +352,8 @@ void config_print(const HuggingFaceConfig *config, const Head *head, Buffer *buf
 {
     json_auto_t *root = json_copy(config->json);
     if (!root) memory_exhausted();
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     json_object_set_new(root, "architectures", json_pack("[s]", class_name(&arena, config->type, head->kind)));
-    arena_free(&arena);
     if (head->labels || head->kind == HEAD_QUESTION) set_labels(root, head->labels ? head->labels : 2, head->names);
     if (head->kind == HEAD_REGRESSION)
         json_object_set_new(root, "problem_type", json_string("regression"));

@@ -181,11 +181,10 @@ const char *folder_place(const HuggingFaceFolder *folder, const SafeTensor *tens
         const FolderFile *file = &folder->files[i];
         const unsigned char *bytes = file->tensors.file.bytes, *data = tensor->data;
         if (data < bytes || data >= bytes + file->tensors.file.size) continue;
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         struct stat status;
         bool own = lstat(arena_format(&arena, "%s/%s", folder->path, file->name), &status) == 0 &&
                    S_ISREG(status.st_mode) && status.st_nlink == 1; /* external data follows no links */
-        arena_free(&arena);
         *offset = data - bytes;
         return own ? file->name : NULL;
     }

@@ -209,8 +209,8 @@ static void read_names(FoundHead *found, const OnnxModel *model, Arena *arena)
 bool found_head_read(FoundHead *found, const char *path, Arena *arena, Diagnostics *diagnostics)
 {
     ImportOptions options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
-    Graph graph;
-    ImportedModel model;
+    FREED_WITH(graph_free) Graph graph = {0};
+    FREED_WITH(imported_model_free) ImportedModel model = {0};
     FREED_WITH(diagnostics_free) Diagnostics unread = {0}; /* warnings come again when the model is compiled */
     *found = (FoundHead){.head.kind = HEAD_FROM_FOLDER};
     graph_init(&graph, path);
@@ -229,8 +229,6 @@ bool found_head_read(FoundHead *found, const char *path, Arena *arena, Diagnosti
         if (known && config.type->form && found->head.kind == HEAD_MASKED) found->head.kind = HEAD_NEXT;
         ok = refuse_probabilities(found, proto, path, diagnostics);
     }
-    graph_free(&graph);
-    imported_model_free(&model);
     return ok;
 }
 

@@ -172,7 +172,7 @@ static void append_tensors(const GgufFile *file, Buffer *header)
 bool gguf_write(const GgufFile *file, const char *path, Diagnostics *diagnostics)
 {
     OutputFile output;
-    Buffer header = {0};
+    FREED_WITH(buffer_free) Buffer header = {0};
     if (!file_create(&output, path, diagnostics)) return false;
     buffer_append(&header, "GGUF", 4);
     append_u32(&header, GGUF_VERSION);
@@ -181,7 +181,6 @@ bool gguf_write(const GgufFile *file, const char *path, Diagnostics *diagnostics
     buffer_append(&header, file->pairs.bytes, file->pairs.size);
     append_tensors(file, &header);
     fwrite(header.bytes, 1, header.size, output.stream);
-    buffer_free(&header);
     bool ok = true;
     for (size_t i = 0; ok && i < file->count; i++) ok = write_tensor(&file->tensors[i], output.stream, diagnostics);
     if (ok) return file_commit(&output, diagnostics);

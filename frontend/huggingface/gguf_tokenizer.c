@@ -224,8 +224,8 @@ static bool add_scores(Job *job)
     const char *left, *right;
     size_t length, i;
     json_int_t last = -1;
-    StringMap ids = {0};
-    Buffer piece = {0};
+    FREED_WITH(string_map_free) StringMap ids = {0};
+    FREED_WITH(buffer_free) Buffer piece = {0};
     bool ok = true;
     for (i = 0; i < job->count; i++) string_map_add(&ids, job->tokens[i], (uint32_t)i);
     json_array_foreach(merges, i, merge)
@@ -239,8 +239,6 @@ static bool add_scores(Job *job)
         scores[*id] = -(float)(i + 1);
         last = *id;
     }
-    string_map_free(&ids);
-    buffer_free(&piece);
     if (!ok) return refuse(job, "its merges are not ordered by the pieces that they make");
     gguf_reals(job->file, "tokenizer.ggml.scores", scores, job->count);
     return true;

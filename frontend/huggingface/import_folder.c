@@ -184,7 +184,7 @@ static bool is_inside(const char *folder, const char *output)
 static bool import_graph(const char *path, const char *output, const Head *wanted, WeightSource source, uint64_t seed,
                          int64_t room, FILE *summary, Diagnostics *diagnostics)
 {
-    HuggingFaceFolder folder;
+    FREED_WITH(folder_close) HuggingFaceFolder folder = {0};
     Head head;
     bool ok = folder_open(&folder, path, source == WEIGHTS_FOLDER, diagnostics) &&
               choose_head(&folder.config, wanted, &head, diagnostics);
@@ -213,7 +213,6 @@ static bool import_graph(const char *path, const char *output, const Head *wante
         free(network.widened);
         onnx_builder_close(&network.builder);
     }
-    folder_close(&folder);
     return ok;
 }
 

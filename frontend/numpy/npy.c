@@ -191,12 +191,11 @@ static bool read_archive(const char *path, const MappedFile *file, Arena *arena,
     zip_t *zip = open_archive(file);
     if (!zip) return refuse(path, NULL, diagnostics, "is not a ZIP archive, or was cut off");
     size_t entries = (size_t)zip_get_num_entries(zip, 0), budget = file->size;
-    StringMap names = {0};
+    FREED_WITH(string_map_free) StringMap names = {0};
     bool ok = true;
     *arrays = arena_new_array(arena, NpyArray, entries);
     for (*count = 0; *count < entries && ok; ++*count)
         ok = read_member(zip, *count, path, &budget, &(*arrays)[*count], &names, arena, diagnostics);
-    string_map_free(&names);
     zip_discard(zip);
     return ok;
 }

@@ -70,14 +70,13 @@ static int64_t number_vectors(const OnnxTensor *tensor, int axis, int64_t part, 
     size_t size = dtype_size(tensor->dtype);
     int64_t count = shape_elements(&tensor->shape) / tensor->shape.dim[axis], distinct = 0;
     char *bytes;
-    Vector *vectors = sorted_vectors(tensor, axis, &bytes);
+    FREED Vector *vectors = sorted_vectors(tensor, axis, &bytes);
     for (int64_t i = 0, first = 0; i < count; i++) {
         if (memcmp(vectors[first].bytes, vectors[i].bytes, vectors[i].size) != 0) first = i;
         int64_t number = vectors[i].number;
         index[number] = is_one_number(&vectors[i], size) ? number % part : vectors[first].number;
     }
     for (int64_t v = 0; v < count; v++) index[v] = index[v] == v ? distinct++ : index[index[v]];
-    free(vectors);
     free(bytes);
     return distinct;
 }
@@ -161,7 +160,7 @@ const ParameterCopies *find_rows(const OnnxTensor *tensor, const ParameterCopies
         return NULL;
     ParameterCopies *found = new_copies(&tensor->shape, last, arena);
     char *bytes;
-    Vector *vectors = sorted_vectors(tensor, last, &bytes);
+    FREED Vector *vectors = sorted_vectors(tensor, last, &bytes);
     size_t row = vectors->size, size = dtype_size(tensor->dtype);
     bool telling = false;
     for (int64_t v = 0; v < count; v++) found->index[v] = -1;
@@ -174,7 +173,6 @@ const ParameterCopies *find_rows(const OnnxTensor *tensor, const ParameterCopies
             telling |= !is_one_number(&vectors[k], size);
         }
     }
-    free(vectors);
     free(bytes);
     if (!telling || known < count) return NULL;
     if (!copies) return found;

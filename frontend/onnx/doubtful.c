@@ -83,7 +83,7 @@ static size_t name_doubtful(const Importer *importer, bool trained, Buffer *name
 
 void tell_doubtful(const Importer *importer)
 {
-    Buffer trained = {0}, fixed = {0};
+    FREED_WITH(buffer_free) Buffer trained = {0}, fixed = {0};
     if (name_doubtful(importer, true, &trained))
         diagnostics_warning(
             importer->diagnostics, PLACE_FILE(importer->graph->file),
@@ -96,6 +96,4 @@ void tell_doubtful(const Importer *importer)
                             "give --train NAME for a parameter that only starts with such numbers",
                             "skycc does not train tensors whose numbers are those of a buffer: %s",
                             buffer_text(&fixed));
-    buffer_free(&trained);
-    buffer_free(&fixed);
 }

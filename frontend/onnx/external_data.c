@@ -37,10 +37,9 @@ static const char *open_problem(int error)
 static int open_beneath(const char *model_path, const char *location)
 {
     const char *slash = strrchr(model_path, '/');
-    char *folder = slash ? strndup(model_path, (size_t)(slash - model_path) + 1) : strdup(".");
+    FREED char *folder = slash ? strndup(model_path, (size_t)(slash - model_path) + 1) : strdup(".");
     if (!folder) memory_exhausted();
     int directory = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
     if (directory < 0) return -1;
     struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, /* a FIFO must not block */
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};

@@ -89,12 +89,11 @@ static bool unpack(OnnxModel *model, Diagnostics *diagnostics)
     if (!file->size) return refuse(model, diagnostics, NULL, "is empty, not an ONNX model");
     if (!check_kind(model, diagnostics)) return false;
     if (!wire_scan(file->bytes, file->size, &onnx__model_proto__descriptor, model->path, diagnostics)) return false;
-    Buffer thin = {0};
+    FREED_WITH(buffer_free) Buffer thin = {0};
     wire_strip_weights(file->bytes, file->size, &thin, &model->weights, &model->weight_count);
     ProtobufCAllocator allocator = onnx_allocator(&model->arena);
     model->proto = onnx__model_proto__unpack(&allocator, thin.size, (const uint8_t *)buffer_text(&thin));
     model->weight_capacity = model->weight_count;
-    buffer_free(&thin);
     if (!model->proto) return refuse(model, diagnostics, NULL, "is not a valid ONNX model");
     if (!model->proto->graph) return refuse(model, diagnostics, "the file may be cut short", "has no graph");
     return true;

@@ -100,7 +100,7 @@ static bool are_apart(Importer *importer, size_t a, size_t b)
 
 void find_ties(Importer *importer, const OnnxTensor *const *tensors, size_t count, Tie *ties)
 {
-    TieCandidate *candidates = memory_allocate(count * sizeof *candidates);
+    FREED TieCandidate *candidates = memory_allocate(count * sizeof *candidates);
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         ties[i] = (Tie){TIE_NONE, 0};
@@ -117,5 +117,4 @@ void find_ties(Importer *importer, const OnnxTensor *const *tensors, size_t coun
                 ties[later] = (Tie){kind, candidates[j - 1].tensor};
         if (ties[later].kind == TIE_NONE) candidates[last++] = candidates[i];
     }
-    free(candidates);
 }

@@ -103,7 +103,7 @@ static bool judge_folded(const char *name, TrainedChoice *choice)
 
 static void tell_heads(const Importer *importer, const NameFacts *facts)
 {
-    Buffer names = {0};
+    FREED_WITH(buffer_free) Buffer names = {0};
     for (size_t i = 0; i < importer->model->parameter_count; i++) {
         const ImportedParameter *parameter = &importer->model->parameters[i];
         if (!parameter->trained || facts[parameter->value].rule) continue;
@@ -117,7 +117,6 @@ static void tell_heads(const Importer *importer, const NameFacts *facts)
         diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file),
                             "change this with --train; skycc check -v lists the names",
                             "--lora freezes all weights: no head is found by its name");
-    buffer_free(&names);
 }
 
 static const Symbol *symbol_of(const Importer *importer, const ImportedParameter *parameter)
@@ -411,7 +410,7 @@ bool choose_parameters(Importer *importer)
 {
     ImportedModel *model = importer->model;
     UseSurvey *survey = use_survey_create(importer->graph);
-    NameFacts *facts = read_names(importer);
+    FREED NameFacts *facts = read_names(importer);
     bool constants = false;
     for (size_t i = 0; i < model->parameter_count; i++) choose(importer, survey, facts, &model->parameters[i]);
     tell_doubtful(importer);
@@ -424,7 +423,6 @@ bool choose_parameters(Importer *importer)
     }
     if (importer->options->adapters) tell_heads(importer, facts);
     tell_adapters(importer);
-    free(facts);
     warn_of_splits(importer);
     warn_of_ties(importer);
     sort_out(model);

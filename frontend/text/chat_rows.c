@@ -360,7 +360,7 @@ static void read_own_chat(Job *job)
     size_t given = 0, count = 0;
     json_t *chat = own_chat(job, &given);
     FREED_WITH(buffer_free) Buffer text = {0}, problem = {0};
-    ChatSpan *spans = NULL;
+    FREED ChatSpan *spans = NULL;
     if (!chat) return;
     bool ok = folder_template_write(job->options->folder_template, chat, &text, &spans, &count, &problem);
     size_t learned = ok ? drop_spans(json_object_get(chat, "messages"), given, spans, count) : 0;
@@ -372,7 +372,6 @@ static void read_own_chat(Job *job)
     else
         table_error(&job->reader, "one of skycc's templates: --chat-template NAME", "cannot be written: %s",
                     buffer_text(&problem));
-    free(spans);
     json_decref(chat);
 }
 

@@ -133,7 +133,7 @@ static size_t class_size(const DrawnRow *first, const DrawnRow *end)
 uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_t count, uint64_t seed,
                            size_t *balanced)
 {
-    uint32_t *turns = memory_allocate(count * sizeof *turns);
+    FREED uint32_t *turns = memory_allocate(count * sizeof *turns);
     DrawnRow *drawn = memory_allocate(count * sizeof *drawn), *end = drawn + count;
     random_permutation(random_stream(seed, "tokenize/balance"), turns, count);
     for (size_t i = 0; i < count; i++) drawn[i] = (DrawnRow){examples->parts[PART_CLASSES][rows[i]], turns[i], rows[i]};
@@ -152,7 +152,6 @@ uint32_t *examples_balance(const Examples *examples, const uint32_t *rows, size_
         for (size_t i = size; i < most; i++) list[length++] = first[i % size].row;
     }
     free(drawn);
-    free(turns);
     *balanced = length;
     return list;
 }

@@ -70,7 +70,7 @@ static void take_tokens(FolderTemplate *template, const json_t *config)
 
 bool folder_template_is_there(const char *folder)
 {
-    char *alone = join(folder, "chat_template.jinja"), *config = join(folder, "tokenizer_config.json");
+    FREED char *alone = join(folder, "chat_template.jinja"), *config = join(folder, "tokenizer_config.json");
     bool is = access(alone, F_OK) == 0;
     if (!is && access(config, F_OK) == 0) {
         FREED_WITH(diagnostics_free) Diagnostics quiet = {0};
@@ -78,15 +78,13 @@ bool folder_template_is_there(const char *folder)
         is = json_object_get(root, "chat_template") != NULL;
         json_decref(root);
     }
-    free(alone);
-    free(config);
     return is;
 }
 
 static bool open_all(FolderTemplate *template, const char *folder, Diagnostics *diagnostics)
 {
     MappedFile file;
-    char *alone = join(folder, "chat_template.jinja");
+    FREED char *alone = join(folder, "chat_template.jinja");
     template->path = join(folder, "tokenizer_config.json");
     bool config = access(template->path, F_OK) == 0, ok = true;
     json_auto_t *root = config ? json_read_reals(template->path, diagnostics) : NULL;
@@ -104,7 +102,6 @@ static bool open_all(FolderTemplate *template, const char *folder, Diagnostics *
     } else {
         ok = open_given(template, json_object_get(root, "chat_template"), diagnostics);
     }
-    free(alone);
     return ok;
 }
 
@@ -204,12 +201,11 @@ static bool find_end(FolderTemplate *template, const json_t *chat, Buffer *mark)
     size_t same = 0;
     const char *found = render(template, other, 2, false, NO_MESSAGE, 1) ? sentinel_in(&template->out[1].text) : NULL;
     if (found) {
-        char *after = strdup(found + strlen(SENTINEL));
+        FREED char *after = strdup(found + strlen(SENTINEL));
         (void)tokenizer_encode(template->tokenizer, after, strlen(after), &ids);
         found = render(template, other, 3, false, NO_MESSAGE, 1) ? sentinel_in(&template->out[1].text) : NULL;
         if (found) found += strlen(SENTINEL);
         while (found && after[same] && after[same] == found[same]) same++;
-        free(after);
     }
     size_t used = 0;
     for (; used < ids.count && tokenizer_is_special(template->tokenizer, ids.items[used]); used++) {

@@ -194,7 +194,7 @@ static bool read_all(Lexer *lexer)
 
 JinjaTemplate *jinja_open(const char *source, size_t length, Buffer *problem)
 {
-    Buffer lines = {0};
+    FREED_WITH(buffer_free) Buffer lines = {0};
     JinjaTemplate *template = memory_allocate(sizeof *template);
     *template = (JinjaTemplate){0};
     for (size_t i = 0; i < length; i++)
@@ -206,7 +206,6 @@ JinjaTemplate *jinja_open(const char *source, size_t length, Buffer *problem)
     const char *text = buffer_text(&lines);
     Lexer lexer = {template, text, text + lines.size, 1, true, problem};
     bool ok = unicode_is_valid(text, lines.size) ? read_all(&lexer) : refuse(&lexer, "is not UTF-8");
-    buffer_free(&lines);
     if (ok) return template;
     jinja_free(template);
     return NULL;

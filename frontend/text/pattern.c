@@ -139,7 +139,7 @@ static pcre2_code *compile(const char *text, uint32_t options, char problem[stat
 
 Pattern *pattern_compile(const char *text, bool literal, char problem[static PATTERN_PROBLEM])
 {
-    Buffer translated = {0};
+    FREED_WITH(buffer_free) Buffer translated = {0};
     bool known = literal || translate(text, &translated);
     uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C);
     if (!known)
@@ -147,7 +147,6 @@ Pattern *pattern_compile(const char *text, bool literal, char problem[static PAT
                  "PCRE2 reads a part of it differently: a negated class in brackets, &&, (?m), {n}+, \\p without {}, "
                  "\\Q, \\X");
     pcre2_code *code = known ? compile(literal ? text : buffer_text(&translated), options, problem) : NULL;
-    buffer_free(&translated);
     if (!code) return NULL;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* without it, matching is slower */
     Pattern *pattern = memory_allocate(sizeof *pattern);

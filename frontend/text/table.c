@@ -286,7 +286,7 @@ static bool next_line(TableReader *reader)
 static bool next_sentence(TableReader *reader)
 {
     static const char blanks[] = " \t";
-    Buffer tags = {0};
+    FREED_WITH(buffer_free) Buffer tags = {0};
     size_t length, words = 0;
     int first = 0;
     bool tagged = false;
@@ -310,7 +310,6 @@ static bool next_sentence(TableReader *reader)
     add_field(reader, "", reader->unquoted.size);
     if (tagged) add_field(reader, "", tags.size);
     buffer_append(&reader->unquoted, tags.bytes, tags.size);
-    buffer_free(&tags);
     point_fields(reader);
     if (words) reader->line = first;
     return words > 0;

@@ -558,12 +558,11 @@ static bool write_files(Job *job, const char *output, Diagnostics *diagnostics)
                                                               : "no labels");
     FREED uint32_t *order = memory_allocate(examples * sizeof *order);
     size_t count = examples_split(&job->examples, (size_t)held, job->options->stratified, job->options->seed, order);
-    char *path = dataset_holdout_path(output);
+    FREED char *path = dataset_holdout_path(output);
     outputs_hold(); /* of two splits, rows would be in both */
     bool ok = (!count || write_file(job, order, count, path, diagnostics)) &&
               write_others(job, order + count, examples - count, output, diagnostics);
     ok = outputs_release(ok, diagnostics);
-    free(path);
     job->summary->held_out = count;
     return ok;
 }

@@ -26,9 +26,8 @@ static bool add_word(Job *job, const char *word, const char *tag)
         if (!labels_add(&job->labels, &job->reader, (TableField){.text = tag, .length = strlen(tag)})) return false;
         label = (int32_t)job->labels.row_count - 1;
     }
-    char *spelled = tokenizer_spell_word(job->tokenizer, word, strlen(word));
+    FREED char *spelled = tokenizer_spell_word(job->tokenizer, word, strlen(word));
     job_encode(job, 0, spelled, strlen(spelled));
-    free(spelled);
     for (size_t i = before; i < ids->count; i++)
         array_push(labels->items, labels->count, labels->capacity, i == before ? label : NO_LABEL);
     return true;

@@ -48,7 +48,7 @@ static void index_uses(UseSurvey *survey)
 static void follow_forward(UseSurvey *survey)
 {
     const Graph *graph = survey->graph;
-    bool *weight = memory_allocate(graph->value_count);
+    FREED bool *weight = memory_allocate(graph->value_count);
     for (ValueId v = 1; v < graph->value_count; v++) {
         const Value *value = graph_value(graph, v);
         survey->from_inputs[v] = value->role == ROLE_INPUT;
@@ -72,7 +72,6 @@ static void follow_forward(UseSurvey *survey)
             survey->activation[node->outputs[i]] = floats && !waves && (activation || (from_inputs && weighs));
         }
     }
-    free(weight);
 }
 
 static void follow_backward(UseSurvey *survey)

@@ -59,10 +59,9 @@ bool parameter_form(const Value *value, uint64_t check, Value *stored)
         if (own.stored_turned) own.shape = (Shape){2, {value->shape.dim[1], value->shape.dim[0]}};
         if (dtype_in_blocks(own.dtype) && own.shape.dim[1] % DTYPE_BLOCK) continue;
         size_t bytes = (size_t)dtype_bytes(own.dtype, elements);
-        void *values = memory_allocate(bytes);
+        FREED void *values = memory_allocate(bytes);
         parameter_copy_values(&own, values);
         fits = hash_bytes(values, bytes).low == check;
-        free(values);
     }
     if (stored) *stored = own;
     return fits;

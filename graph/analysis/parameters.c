@@ -82,7 +82,7 @@ static void use(const Graph *graph, NodeId number, int i, ProductWeight *weight)
 ProductWeight *product_weights(const Graph *graph)
 {
     ProductWeight *weights = memory_allocate(graph->value_count * sizeof *weights);
-    ValueId *parameters = parameters_behind(graph);
+    FREED ValueId *parameters = parameters_behind(graph);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->op == OP_NONE || operator_has(node->op, IS_MOVEMENT)) continue;
@@ -91,7 +91,6 @@ ProductWeight *product_weights(const Graph *graph)
             if (parameter) use(graph, n, i, &weights[parameter]);
         }
     }
-    free(parameters);
     for (ValueId v = 0; v < graph->value_count; v++)
         if (weights[v].problem) weights[v].in = weights[v].out = 0;
     return weights;

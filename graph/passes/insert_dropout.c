@@ -121,7 +121,7 @@ static void find_classifiers(Places *places)
 static void find_places(Places *places)
 {
     const Graph *graph = places->graph;
-    bool *past_attention = memory_allocate(graph->value_count);
+    FREED bool *past_attention = memory_allocate(graph->value_count);
     for (NodeId n = 1; n < graph->node_count; n++) {
         const Node *node = graph_node(graph, n);
         if (node->op == OP_NONE) continue;
@@ -134,7 +134,6 @@ static void find_places(Places *places)
         if (!past) choose(places, node->outputs[0], 0, &places->embeddings);
         if (branch) choose(places, branch, 0, &places->residual);
     }
-    free(past_attention);
     find_classifiers(places);
 }
 

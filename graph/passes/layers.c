@@ -291,7 +291,7 @@ static bool *find_views(const Graph *graph)
 bool assign_layers(Graph *graph, const PassOptions *options, Diagnostics *diagnostics)
 {
     (void)options;
-    bool *depends = values_depending_on_parameters(graph);
+    FREED bool *depends = values_depending_on_parameters(graph);
     Cutter cutter = {.graph = graph,
                      .depends = depends,
                      .carried = find_views(graph),
@@ -305,7 +305,7 @@ bool assign_layers(Graph *graph, const PassOptions *options, Diagnostics *diagno
     carry_cheap_side_tensors(&cutter);
     list_nodes(&cutter);
     cutter.cut = memory_allocate(cutter.count + 1);
-    bool *candidate = find_candidates(&cutter);
+    FREED bool *candidate = find_candidates(&cutter);
     choose_cuts(&cutter, candidate);
 
     graph->layer_count = 0;
@@ -318,10 +318,8 @@ bool assign_layers(Graph *graph, const PassOptions *options, Diagnostics *diagno
     parameters_share(graph, cutter.carried, diagnostics);
     name_layers(graph);
     strip_common_prefix(graph);
-    free(candidate);
     free(cutter.cut);
     free(cutter.carried);
     free(cutter.nodes);
-    free(depends);
     return true;
 }

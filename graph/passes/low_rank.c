@@ -84,7 +84,8 @@ static bool rebuild_product(const Builder *b, const LowRank *low_rank, const Low
 static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnostics)
 {
     size_t count, values = graph->value_count;
-    const LowRankBranch **branches = memory_allocate(values * sizeof *branches); /* by the value of their weight */
+    FREED const LowRankBranch **branches =
+        memory_allocate(values * sizeof *branches); /* by the value of their weight */
     for (size_t i = 0; i < low_rank->count; i++) branches[low_rank->branches[i].weight] = &low_rank->branches[i];
     FREED Node *nodes = graph_take_nodes(graph, &count);
     bool ok = true;
@@ -100,7 +101,6 @@ static bool rebuild(Graph *graph, const LowRank *low_rank, Diagnostics *diagnost
         else
             graph_push_node(graph, node);
     }
-    free(branches);
     return ok;
 }
 

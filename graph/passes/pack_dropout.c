@@ -46,10 +46,9 @@ static ValueId first_elements(Packer *packer, const Numbering *numbering, bool o
     ValueId positions = scaled_input(packer, SKY_FILL_POSITION, of_slots, (numbering->query + numbering->key) / unit);
     ValueId number = sum(packer, rows, positions);
     if (!numbering->key) return number;
-    int64_t *place = memory_allocate((size_t)length * sizeof *place);
+    FREED int64_t *place = memory_allocate((size_t)length * sizeof *place);
     for (int64_t i = 0; i < length; i++) place[i] = -i * (numbering->key / unit);
     ValueId places = graph_add_constant(packer->graph, NULL, DTYPE_I64, &(Shape){2, {1, length}}, place);
-    free(place);
     if (of_slots) {
         Shape flat = {1, {length}};
         ValueId table =

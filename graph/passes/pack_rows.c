@@ -79,14 +79,13 @@ bool pack_rows(Graph *graph, const PassOptions *options, Diagnostics *diagnostic
     graph->packing = options->packing;
     bool ok = prepare(&packer);
     size_t count = 0;
-    Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
+    FREED Node *nodes = ok ? graph_take_nodes(graph, &count) : NULL;
     for (size_t n = 1; n < count && ok; n++) {
         packer.node = nodes[n];
         packer.b =
             (Builder){graph, {.name = packer.node.name, .phase = PHASE_FORWARD, .layer = LAYER_NONE}, NULL, NULL, NULL};
         if (packer.node.op != OP_NONE) ok = pack_node(&packer);
     }
-    free(nodes);
     free(packer.layouts);
     free(packer.before.values);
     return ok;

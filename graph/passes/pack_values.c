@@ -199,11 +199,10 @@ static ValueId fill_unused_slots(Packer *packer, ValueId sums, ValueId tokens)
     int64_t rows = (int64_t)packer->form.lines * packer->form.slots;
     Shape flat = {1, {rows}}, column = {.rank = shape_of(packer, sums)->rank}, shape = *shape_of(packer, sums);
     for (int i = 0; i < column.rank; i++) column.dim[i] = i ? 1 : rows;
-    int32_t *numbers = memory_allocate((size_t)rows * sizeof *numbers);
+    FREED int32_t *numbers = memory_allocate((size_t)rows * sizeof *numbers);
     for (int64_t i = 0; i < rows; i++) numbers[i] = (int32_t)i;
     ValueId own = graph_add_constant(packer->graph, NULL, DTYPE_I32, &flat, numbers);
     graph_value(packer->graph, own)->line_axis = packer->form.lines > 1;
-    free(numbers);
     ValueId found = build_reshape(&packer->b, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
     ValueId used = build_binary(&packer->b, OP_Equal, found, own);
     ValueId first = build_gather(&packer->b, tokens, pack_input(packer, SKY_FILL_FIRST));
@@ -377,9 +376,8 @@ ValueId pack_widen_pairs(Packer *packer, ValueId value, int query, int key)
         if (i != query && i != key) perm[next++] = i;
     for (int i = 2; i < from.rank; i++) pairs.dim[pairs.rank++] = from.dim[perm[i]];
     for (int i = 0; i < from.rank; i++) back[perm[i]] = i;
-    int64_t *places = places_of_pairs(length, longest);
+    FREED int64_t *places = places_of_pairs(length, longest);
     ValueId indices = graph_add_constant(packer->graph, NULL, DTYPE_I64, &square, places);
-    free(places);
     value = build_reshape(&packer->b, build_transpose(&packer->b, value, perm), &pairs);
     return build_transpose(&packer->b, build_gather(&packer->b, value, indices), back);
 }

@@ -109,14 +109,13 @@ static bool is_shrunk(const Pruner *pruner, ValueId value)
 static void shrink(Pruner *pruner, Node *node, const AxisPart *part)
 {
     Graph *graph = pruner->graph;
-    int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
+    FREED int *axes = memory_allocate((size_t)node->input_count * sizeof *axes);
     axes_of_inputs(graph, node, part->axis, axes);
     for (int i = 0; i < node->input_count; i++) {
         ValueId input = node->inputs[i];
         if (!input || axes[i] < 0 || is_shrunk(pruner, input)) continue;
         node->inputs[i] = cut(pruner, input, along(*part, axes[i]), node->name);
     }
-    free(axes);
     Shape given;
     const Attribute *positions = node_attribute(node, "positions");
     if (positions) /* elements keep the positions that they have in the whole tensor */
@@ -168,10 +167,9 @@ bool prune_unread(Graph *graph, const PassOptions *options, Diagnostics *diagnos
         if (graph_node(graph, n)->op != OP_NONE) demand_inputs(&pruner, graph_node(graph, n));
 
     size_t node_count;
-    Node *nodes = graph_take_nodes(graph, &node_count);
+    FREED Node *nodes = graph_take_nodes(graph, &node_count);
     for (size_t n = 1; n < node_count; n++)
         if (nodes[n].op != OP_NONE) rebuild_node(&pruner, nodes[n]);
-    free(nodes);
     free(pruner.cuts);
     free(pruner.demand);
     return true;

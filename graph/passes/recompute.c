@@ -164,7 +164,7 @@ static bool *lean_layers(const Graph *graph)
 static void choose_maps(Recomputation *recomputation)
 {
     const Graph *graph = recomputation->graph;
-    bool *read = read_by_backward(graph), *lean = lean_layers(graph);
+    FREED bool *read = read_by_backward(graph), *lean = lean_layers(graph);
     FREED int *reach = values_reach(graph);
     for (size_t i = 0; i < graph->output_count; i++) reach[graph->outputs[i].value] = graph->layer_count;
     for (NodeId n = 1; n < graph->node_count; n++) {
@@ -176,8 +176,6 @@ static void choose_maps(Recomputation *recomputation)
         for (int i = 0; i < node->input_count; i++) all &= is_at_hand(recomputation, read, node, node->inputs[i]);
         recomputation->chosen[node->outputs[0]] = all;
     }
-    free(read);
-    free(lean);
 }
 
 /* What forward makes in a layer, and no other layer reads. */

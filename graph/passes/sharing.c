@@ -132,7 +132,7 @@ static void rebuild(Sharer *sharer)
 {
     Graph *graph = sharer->graph;
     size_t node_count;
-    Node *nodes = graph_take_nodes(graph, &node_count);
+    FREED Node *nodes = graph_take_nodes(graph, &node_count);
     for (NodeId n = 1; n < node_count; n++) {
         Node node = nodes[n];
         if (node.op == OP_NONE) continue;
@@ -141,7 +141,6 @@ static void rebuild(Sharer *sharer)
                 node.inputs[i] = copy_in(sharer, node.inputs[i], node.layer);
         graph_push_node(graph, node);
     }
-    free(nodes);
     graph_remove_dead(graph); /* what only later layers read */
 }
 

@@ -208,12 +208,12 @@ bool skip_masked(Graph *graph, const PassOptions *options, Diagnostics *diagnost
 {
     (void)options, (void)diagnostics;
     Skipping skipping = {.graph = graph, .readers = count_readers(graph)};
-    Attention *found = memory_allocate(graph->node_count * sizeof *found);
+    FREED Attention *found = memory_allocate(graph->node_count * sizeof *found);
     bool *chosen = memory_allocate(graph->node_count), any = false;
     for (NodeId n = 1; n < graph->node_count; n++)
         any |= chosen[n] = find_attention(&skipping, graph_node(graph, n), &found[n]);
     size_t node_count = 0;
-    Node *nodes = any ? graph_take_nodes(graph, &node_count) : NULL;
+    FREED Node *nodes = any ? graph_take_nodes(graph, &node_count) : NULL;
     for (NodeId n = 1; n < node_count; n++) {
         if (chosen[n])
             add_parts(&skipping, nodes, &nodes[n], &found[n]);
@@ -221,9 +221,7 @@ bool skip_masked(Graph *graph, const PassOptions *options, Diagnostics *diagnost
             graph_push_node(graph, nodes[n]);
     }
     if (any) graph_remove_dead(graph);
-    free(nodes);
     free(chosen);
-    free(found);
     free(skipping.parts);
     free(skipping.readers);
     return true;

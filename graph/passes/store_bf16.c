@@ -100,12 +100,11 @@ bool round_cuts(Graph *graph, const PassOptions *options, Diagnostics *diagnosti
     if (!options->bf16_cuts) return true;
     Storing storing = {.graph = graph, .nodes = graph->node_count, .diagnostics = diagnostics};
     size_t values = graph->value_count;
-    int *reach = values_reach(graph);
+    FREED int *reach = values_reach(graph);
     for (ValueId v = 1; v < values; v++) {
         int cut = codable_cut(graph, reach, v);
         if (cut) round_value(&storing, v, cut);
     }
-    free(reach);
     put_in_place(&storing);
     return true;
 }

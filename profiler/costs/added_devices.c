@@ -98,11 +98,10 @@ bool costs_add_devices(Costs *costs, const char *const *specs, int count, Diagno
 {
     bool ok = true, first_error = diagnostics->errors == 0;
     for (int i = 0; i < count && ok; i++) {
-        YamlFile yaml;
+        FREED_WITH(yaml_close) YamlFile yaml = {0};
         ok = device_spec_read(&yaml, specs[i], diagnostics);
         if (!ok) break;
         ok = add(costs, &yaml);
-        yaml_close(&yaml);
     }
     if (!ok && first_error) diagnostics->exit_code = EXIT_USAGE;
     return ok;

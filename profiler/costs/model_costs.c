@@ -429,11 +429,10 @@ static double coding_s(Codec codec, int decodes, Speed speed)
 /* What codecs make of what crosses the cuts, and what that takes. */
 static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster, const Profile *profile)
 {
-    CutBytes *cuts = cuts_measure(graph);
+    FREED CutBytes *cuts = cuts_measure(graph);
     for (int l = 0; l + 1 < costs->layer_count; l++)
         for (int codec = 1; codec < CODEC_COUNT; codec++)
             for (int d = 0; d < 2; d++) costs->layers[l].wire_bytes[d][codec] = cuts[l + 1].bytes[d][codec];
-    free(cuts);
     for (int codec = 1; codec < CODEC_COUNT; codec++)
         for (int decodes = 0; decodes < 2; decodes++) {
             const MachineProfile *reference = profile ? &profile->reference : NULL;
@@ -471,7 +470,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
     if (copies) add_copies(costs, cluster, profile);
     costs->keep_inputs = device_name(costs, cluster->keep_inputs);
     costs->keep_labels = device_name(costs, cluster->keep_labels);
-    ModelSites sites = model_sites_open(costs, cluster);
+    FREED_WITH(model_sites_close) ModelSites sites = model_sites_open(costs, cluster);
 
     if (profile && !profile_has_machines(profile)) profile = NULL; /* of links alone, as sites measure them */
     const MachineProfile *reference = profile ? &profile->reference : NULL;
@@ -481,7 +480,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
     uint64_t block_bytes = 0;
     StageIndex *index = stage_index_create(graph, precision);
     for (int l = 0; l < graph->layer_count; l++) {
-        StageCode code;
+        FREED_WITH(stage_free) StageCode code = {0};
         stage_build_indexed(&code, index, l, l, STAGE_PLAIN);
         LayerCost *layer = &costs->layers[l];
         layer->name = arena_string(&costs->arena, graph->layer_names[l]);
@@ -498,10 +497,8 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
         costs->lines_vary &= code.lines_vary;
         for (int d = 0; d < cluster->device_count; d++)
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
-        stage_free(&code);
     }
     stage_index_free(index);
-    model_sites_close(&sites);
     add_blocks(costs, cluster, block_bytes);
     if (codecs & ~CODECS_LOSSLESS) set_codings(costs, graph, cluster, profile);
     costs->unmeasured = missing;
