@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/input_files.h"
+#include "base/order.h"
 #include "base/outputs.h"
 #include "base/pending.h"
 
@@ -84,8 +85,6 @@ static bool is_directory(const char *path)
     return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const Entry *)a)->name, ((const Entry *)b)->name); }
-
 /* In the order of names. False, with errno set, if `path` is no directory that can be read. */
 static bool list_entries(const char *path, Entries *entries)
 {
@@ -106,7 +105,7 @@ static bool list_entries(const char *path, Entries *entries)
         array_push(entries->items, entries->count, entries->capacity, entry);
     }
     closedir(stream);
-    if (entries->count) qsort(entries->items, entries->count, sizeof *entries->items, by_name);
+    if (entries->count) qsort(entries->items, entries->count, sizeof *entries->items, order_texts);
     return true;
 }
 

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 #include "bench/gemm_peers.h"
 #include "bench/peak.h"
 #include "codegen/kernels/kernel_compiler.h"
@@ -100,18 +101,6 @@ static void run_share(void *context, int thread, int thread_count)
     if (begin < end) call->function(call->operands, begin, end, call->scratch + (size_t)thread * stride, SKY_NO_LIMIT);
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare_numbers);
-    return values[count / 2];
-}
-
 /* Turns of all libraries; seconds[0] is skycc, peers follow. Returns the number of turns; the first is not counted. */
 static int take_turns(Call *call, const PeerProduct *product, double seconds[1 + PEER_COUNT][MOST_ROUNDS])
 {
@@ -139,7 +128,7 @@ static void print_product(const Kernel *kernel, int form, double seconds[1 + PEE
 {
     double own[MOST_ROUNDS];
     memcpy(own, seconds[0], sizeof own);
-    double rate = kernel_flops(kernel) / median(own, rounds) * 1e-9;
+    double rate = kernel_flops(kernel) / median(own, (size_t)rounds) * 1e-9;
     summary->logarithms[form] += log(rate / peak);
     summary->count[form]++;
     printf("  %6.1f %.2f", rate, rate / peak);
@@ -147,7 +136,7 @@ static void print_product(const Kernel *kernel, int form, double seconds[1 + PEE
         if (!peer_is_loaded(peer)) continue;
         double ratio[MOST_ROUNDS];
         for (int i = 0; i < rounds; i++) ratio[i] = seconds[1 + peer][i] / seconds[0][i];
-        double middle = median(ratio, rounds);
+        double middle = median(ratio, (size_t)rounds);
         summary->peer_logarithms[peer] += log(middle);
         if (!summary->least[peer] || middle < summary->least[peer]) summary->least[peer] = middle;
         printf(" %5.2f", middle);

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "bench/peak.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/packed_model.h"
@@ -52,18 +53,6 @@ static void tick(void *context, uint32_t calls)
     Clock *clock = context;
     clock->seconds[(size_t)clock->call++ * (size_t)steps + (size_t)clock->step] = bench_seconds(threads) - clock->last;
     clock->last = bench_seconds(threads);
-}
-
-static int compare_seconds(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median_of_steps(double *seconds)
-{
-    qsort(seconds, (size_t)steps, sizeof *seconds, compare_seconds);
-    return seconds[steps / 2];
 }
 
 static void start(Clock *clock, double *seconds)
@@ -98,7 +87,7 @@ static void add_timings(Timing *timings, size_t *count, const SkyCall *calls, ui
         while (t < *count && !same_kernels(timings[t].call, &calls[i])) t++;
         if (t == *count) timings[(*count)++] = (Timing){.call = &calls[i]};
         timings[t].calls++;
-        timings[t].seconds += median_of_steps(seconds);
+        timings[t].seconds += median(seconds, (size_t)steps);
     }
 }
 
@@ -116,7 +105,7 @@ static void print_kernel(const Kernel *kernel, const char *before)
     printf("]");
 }
 
-static void print_timings(Timing *timings, size_t count, double median)
+static void print_timings(Timing *timings, size_t count, double whole)
 {
     double total = 0;
     for (size_t i = 0; i < count; i++) total += timings[i].seconds;
@@ -137,7 +126,7 @@ static void print_timings(Timing *timings, size_t count, double median)
         }
         printf("\n");
     }
-    printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, median * 1e3);
+    printf("%8.3f ms a step; the median of whole steps %.3f\n", total * 1e3, whole * 1e3);
 }
 
 static bool run_step(Execution *execution, Clock *clock, double *seconds, Diagnostics *diagnostics)
@@ -171,7 +160,7 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
     double *of_list = seconds;
     for (int list = 0; list < SKY_LIST_COUNT; of_list += (size_t)stage->lists[list++].count * (size_t)steps)
         add_timings(timings, &count, stage->lists[list].calls, stage->lists[list].count, of_list);
-    if (ok) print_timings(timings, count, median_of_steps(whole));
+    if (ok) print_timings(timings, count, median(whole, (size_t)steps));
     return ok;
 }
 

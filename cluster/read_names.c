@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "cluster/reader.h"
 
 static bool is_plain_name(const char *text, const char *also)
@@ -74,13 +75,8 @@ bool cluster_sort_names(ClusterReader *reader)
     return ok;
 }
 
-static int compare_name(const void *key, const void *element)
-{
-    return strcmp(key, ((const ClusterName *)element)->name);
-}
-
 const ClusterName *cluster_find_name(const ClusterReader *reader, const char *name)
 {
     if (!reader->name_count) return NULL;
-    return bsearch(name, reader->names, reader->name_count, sizeof *reader->names, compare_name);
+    return bsearch(&name, reader->names, reader->name_count, sizeof *reader->names, order_texts);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "partitioner/report/report.h"
@@ -121,12 +122,6 @@ static bool read_event(Measured *m, const Plan *plan, const json_t *event, int s
 
 static double mean(double sum, int64_t count) { return count > 0 ? sum / (double)count : 0; }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void print_compared(Buffer *buffer, const char *what, int64_t predicted, double measured)
 {
     char a[REPORT_TEXT], b[REPORT_TEXT];
@@ -188,9 +183,8 @@ static void print_steps(Buffer *buffer, const Plan *plan, const Measured *m)
 {
     FREED double *durations = memory_allocate((size_t)(m->steps + 1) * sizeof *durations);
     int count = measure_steps(m, durations);
-    qsort(durations, (size_t)count, sizeof *durations, by_value);
     text_format(buffer, "\nmeasured over %d step%s:\n  step:", count, count == 1 ? "" : "s");
-    if (count > 0) print_compared(buffer, "median", plan->simulated_step_ns, durations[count / 2]);
+    if (count > 0) print_compared(buffer, "median", plan->simulated_step_ns, median(durations, (size_t)count));
     text_format(buffer, "\n");
 }
 

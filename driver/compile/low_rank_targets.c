@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/order.h"
 #include "base/parts.h"
 #include "base/string_map.h"
 #include "frontend/onnx/head_names.h"
@@ -36,15 +37,13 @@ static bool read_item(LowRankSpec *spec, const char *key, const char *value, boo
     return strcmp(key, "dropout") == 0 && read_number(value, 0, 1, &spec->dropout) && spec->dropout < 1;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 /* The specification in one form, whatever the order of keys and targets, with defaults filled in. */
 static const char *settled_text(const LowRankSpec *spec, Arena *arena)
 {
     FREED_WITH(buffer_free) Buffer text = {0};
     size_t bytes = spec->target_count * sizeof *spec->targets;
     const char **sorted = arena_copy(arena, spec->targets, bytes);
-    qsort(sorted, spec->target_count, sizeof *sorted, by_name);
+    qsort(sorted, spec->target_count, sizeof *sorted, order_texts);
     buffer_print(&text, "r=%d,alpha=", spec->rank);
     json_print_number(&text, spec->alpha);
     for (size_t i = 0; i < spec->target_count; i++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/safetensors.h"
 #include "graph/ops/operator.h"
 #include "graph/analysis/parameter_values.h"
@@ -240,11 +241,6 @@ bool weights_reference(StageCode *code, const TrainingModel *model, const Weight
     return ok;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
 {
     const ImportedModel *imported = &model->imported;
@@ -253,10 +249,10 @@ bool weights_check_names(const TrainingModel *model, Diagnostics *diagnostics)
     bool ok = true;
     for (size_t i = 0; i < imported->parameter_count; i++)
         if (!imported->parameters[i].frozen) names[count++] = imported->parameters[i].name;
-    qsort(names, count, sizeof *names, compare_names);
+    qsort(names, count, sizeof *names, order_texts);
     for (ValueId v = 1; v < model->graph.value_count; v++) {
         const Value *state = graph_value(&model->graph, v);
-        if (state->role != ROLE_STATE || !bsearch(&state->name, names, count, sizeof *names, compare_names)) continue;
+        if (state->role != ROLE_STATE || !bsearch(&state->name, names, count, sizeof *names, order_texts)) continue;
         FREED_WITH(arena_free) Arena arena = {0};
         Place place = {.file = model->graph.file, .object = arena_format(&arena, "initializer '%s'", state->name)};
         ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, place,

@@ -8,6 +8,7 @@
 #include "base/input_files.h"
 #include "base/json_writer.h"
 #include "base/live_file.h"
+#include "base/order.h"
 #include "driver/plot/plot_drawing.h"
 #include "partitioner/report/report_drawing.h"
 #include "partitioner/report/report_style.h"
@@ -28,12 +29,6 @@ typedef struct Status {
 } Status;
 
 /* ---- What is known ---- */
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The log's columns 5 and 6 are bytes in and out. */
 static void count_bytes(Status *status, const char *log)
@@ -58,8 +53,7 @@ static void time_rounds(Status *status, const StatusPage *page)
     int here = page->rounds_seen < STATUS_TIMED_ROUNDS ? page->rounds_seen : STATUS_TIMED_ROUNDS, count = 0;
     for (int i = page->rounds_seen - here + 1; i < page->rounds_seen; i++)
         seconds[count++] = page->ended[i % STATUS_TIMED_ROUNDS] - page->ended[(i - 1) % STATUS_TIMED_ROUNDS];
-    qsort(seconds, (size_t)count, sizeof *seconds, by_value);
-    status->round_s = count ? seconds[count / 2] : NAN;
+    status->round_s = median(seconds, (size_t)count);
     status->since = here ? status->now - page->ended[(page->rounds_seen - 1) % STATUS_TIMED_ROUNDS] : NAN;
 }
 

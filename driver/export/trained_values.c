@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/order.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/checkpoint_files.h"
 
@@ -14,12 +15,6 @@ typedef struct FrozenValue {
     const char *name;
     uint64_t check; /* of its value; 0: not known */
 } FrozenValue;
-
-static int by_name(const void *a, const void *b)
-{
-    const FrozenValue *one = a, *other = b;
-    return strcmp(one->name, other->name);
-}
 
 /* The metadata have a name per line, and what is known of its value in the same line of others. */
 static void list_frozen(TrainedValues *values)
@@ -38,16 +33,15 @@ static void list_frozen(TrainedValues *values)
             if (checks) checks++;
         }
     }
-    qsort(values->frozen, values->frozen_count, sizeof *values->frozen, by_name);
+    qsort(values->frozen, values->frozen_count, sizeof *values->frozen, order_texts);
 }
 
 bool trained_values_find(void *context, const char *name, TrainedTensor *trained)
 {
     TrainedValues *values = context;
-    const FrozenValue wanted = {name, 0};
     *trained = (TrainedTensor){0};
     if (!values->frozen) list_frozen(values);
-    const FrozenValue *frozen = bsearch(&wanted, values->frozen, values->frozen_count, sizeof wanted, by_name);
+    const FrozenValue *frozen = bsearch(&name, values->frozen, values->frozen_count, sizeof *frozen, order_texts);
     if (frozen) {
         trained->check = frozen->check;
         return true;

@@ -10,6 +10,7 @@
 #include "base/input_files.h"
 #include "base/json.h"
 #include "base/live_file.h"
+#include "base/order.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "driver/plot/plot_drawing.h"
@@ -85,20 +86,6 @@ static double last_value(const RunReport *report, int series)
     for (size_t i = report->logged ? report->log.count : 0; i-- > 0;)
         if (!isnan(plot_value(&report->log, i, series))) return plot_value(&report->log, i, series);
     return NAN;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* NAN: there are none. */
-static double median(double *values, size_t count)
-{
-    if (!count) return NAN;
-    qsort(values, count, sizeof *values, by_value);
-    return values[count / 2];
 }
 
 /* The median of the seconds between two rows of the log; NAN: there are too few. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/order.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "runtime/program/label_names.h"
@@ -173,12 +174,10 @@ static void decide_kind(LabelColumn *column, const char *path, Diagnostics *diag
                             rows);
 }
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static int compare_numbers(const void *a, const void *b)
 {
     long long left = atoll(*(char *const *)a), right = atoll(*(char *const *)b);
-    return left == right ? compare_names(a, b) : left < right ? -1 : 1;
+    return left == right ? order_texts(a, b) : left < right ? -1 : 1;
 }
 
 void labels_sort(const char **names, size_t count)
@@ -188,7 +187,7 @@ void labels_sort(const char **names, size_t count)
         const char *digits = names[i] + (names[i][0] == '-');
         whole = *digits && !digits[strspn(digits, "0123456789")] && strlen(digits) <= 18;
     }
-    qsort(names, count, sizeof *names, whole ? compare_numbers : compare_names);
+    qsort(names, count, sizeof *names, whole ? compare_numbers : order_texts);
 }
 
 /* Numbers the names, of a column that is not fixed in their order, and prints them in their order. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "profiler/costs/costs_members.h"
 
 /* Larger times would overflow 64-bit nanoseconds once multiplied by the number of micro-batches. */
@@ -82,15 +83,10 @@ static bool check_device(Checking *c, const Costs *costs, int i)
     return check_coding(c, object, d->coding_s);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static bool check_unique(Checking *c, const char **names, int count, const char *what)
 {
     const char **sorted = arena_copy(&c->scratch, names, (size_t)count * sizeof *names);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_names);
+    qsort(sorted, (size_t)count, sizeof *sorted, order_texts);
     for (int i = 1; i < count; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
             return wrong(c, what, arena_format(&c->scratch, "the name '%s' is used twice", sorted[i]));

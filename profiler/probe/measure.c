@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 #include "codegen/kernels/kernel_compiler.h"
 #include "runtime/program/parallel.h"
 #include "runtime/program/waves.h"
@@ -49,18 +50,6 @@ static double run_s(Bench *bench, int times)
     return (measure_now_s(bench->threads) - start) / times;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double measure_median(double *samples, size_t count)
-{
-    qsort(samples, count, sizeof *samples, ascending);
-    return samples[count / 2];
-}
-
 static void *new_buffer(size_t bytes)
 {
     void *buffer;
@@ -92,7 +81,7 @@ static double kernel_s(const CompiledKernels *compiled, const JitProgram *jit, c
 
     free(bench.scratch);
     for (int i = 0; i < source->operand_count; i++) free(bench.operands[i]);
-    return measure_median(samples, (size_t)count);
+    return median(samples, (size_t)count);
 }
 
 void measure_describe_product(Kernel *kernel, int size)

@@ -75,7 +75,5 @@ bool stage_works_interpolate(MachineProfile *machine, Arena *arena, const StageW
 
 /* Seconds on the clock that counts for so many threads. */
 double measure_now_s(int threads);
-/* Sorts the samples, of which there is one at least. */
-double measure_median(double *samples, size_t count);
 
 #endif

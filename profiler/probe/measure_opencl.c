@@ -1,5 +1,6 @@
 /* Devices that OpenCL reaches. */
 #include "base/clock.h"
+#include "base/order.h"
 #include "codegen/opencl/opencl_program.h"
 #include "profiler/probe/measure.h"
 
@@ -77,7 +78,7 @@ static double copy_s(const Execution *execution, int way, size_t bytes)
             execution_fetch(execution, 0, 0, start, bytes);
         samples[i] = monotonic_seconds() - begun;
     }
-    return measure_median(samples, COPIES);
+    return median(samples, COPIES);
 }
 
 /* What kernels of that size take. */

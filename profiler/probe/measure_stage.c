@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "profiler/probe/measure.h"
 
 enum {
@@ -180,7 +181,7 @@ static double median_s(const Works *works, Hash hash, const double *seconds)
     for (uint32_t w = 0; w < works->total; w++)
         for (int r = 0; r < ROUNDS && hash_equal(works->hash[w], hash); r++)
             samples[count++] = seconds[(size_t)r * works->total + w];
-    return measure_median(samples, count);
+    return median(samples, count);
 }
 
 /* `share`: of the seconds together. */
