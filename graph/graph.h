@@ -167,6 +167,11 @@ void graph_mark_dependent(const Graph *graph, bool *marked);
 static inline Value *graph_value(const Graph *graph, ValueId id) { return &graph->values[id]; }
 LineGrowth value_growth(const Value *value);
 static inline Node *graph_node(const Graph *graph, NodeId id) { return &graph->nodes[id]; }
+/* The node that makes the value; where none does, node 0, which has no operator. */
+static inline Node *graph_producer(const Graph *graph, ValueId value)
+{
+    return graph_node(graph, graph_value(graph, value)->producer);
+}
 /* The parameter of which `value` is a further use, or `value` itself. */
 static inline ValueId shared_parameter(const Graph *graph, ValueId value)
 {

@@ -1,7 +1,6 @@
 /* skycc finetune: from a model and a table to a trained model, by the single commands. */
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "base/input_files.h"
 #include "base/json.h"
 #include "base/owned_files.h"
+#include "base/pending.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/commands/run_options.h"
@@ -66,12 +66,6 @@ static bool run_single(const SingleCommand *command, bool only_check, Diagnostic
 
 /* ---- The directory ---- */
 
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
-{
-    (void)status, (void)type, (void)place;
-    return remove(path);
-}
-
 static int is_seed(const struct dirent *entry)
 {
     const char *number = entry->d_name + 5;
@@ -82,12 +76,11 @@ static int is_seed(const struct dirent *entry)
 static void remove_run(Finetuning *finetuning)
 {
     Arena *arena = &finetuning->settings.arena;
-    for (const char *const *part = run_parts; *part; part++)
-        nftw(run_file(arena, finetuning->run, *part), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    for (const char *const *part = run_parts; *part; part++) remove_tree(run_file(arena, finetuning->run, *part));
     FREED struct dirent **parts = NULL;
     int count = scandir(finetuning->run, &parts, is_seed, NULL);
     for (int i = 0; i < count; i++) {
-        nftw(run_file(arena, finetuning->run, parts[i]->d_name), remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+        remove_tree(run_file(arena, finetuning->run, parts[i]->d_name));
         free(parts[i]);
     }
     rmdir(finetuning->run); /* unless it holds something else */

@@ -141,7 +141,7 @@ static bool emit_dropout(OnnxNode *node, double ratio)
     ValueId y = graph_add_dropout(node->graph, x, ratio, node->b.origin, node->importer->diagnostics);
     if (!set_output(node, 0, y)) return false;
     if (node->output_count < 2 || !node->importer->symbols[node->source->outputs[1]].needed) return true;
-    Node dropout = *graph_node(node->graph, graph_value(node->graph, y)->producer);
+    Node dropout = *graph_producer(node->graph, y);
     Shape shape = shape_of(node, x);
     ValueId ones = emit_expand(node, emit_scalar(node, dtype_of(node, x), 1), &shape);
     ValueId inputs[3] = {ones, dropout.inputs[1], dropout.inputs[2]};

@@ -143,13 +143,10 @@ bool normalize_likelihood(OnnxNode *node)
 {
     LossNode loss;
     if (!read_loss(node, &loss)) return false;
-    NodeId producer = graph_value(node->graph, loss.scores)->producer;
-    Opcode op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
-    if (op == OP_Transpose || op == OP_Reshape) {
-        producer = graph_value(node->graph, graph_node(node->graph, producer)->inputs[0])->producer;
-        op = producer ? graph_node(node->graph, producer)->op : OP_NONE;
-    }
+    const Node *producer = graph_producer(node->graph, loss.scores);
+    if (producer->op == OP_Transpose || producer->op == OP_Reshape)
+        producer = graph_producer(node->graph, producer->inputs[0]);
     ValueId labels = find_label_input(node->graph, loss.labels);
-    bool simple = labels && op == OP_LogSoftmax && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
+    bool simple = labels && producer->op == OP_LogSoftmax && strcmp(loss.reduction, "mean") == 0 && !has_input(node, 2);
     return simple ? mean_loss(node, &loss, loss.scores, labels) : plain_loss(node, &loss, loss.scores);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/directory.h"
 
 /* Of a message whose place in the text is looked for: nothing that a template or a text writes. */
 #define SENTINEL "\xee\x80\x81\xee\x80\x83\xee\x80\x82"
@@ -18,13 +19,6 @@ struct FolderTemplate {
 };
 
 /* ---- Reading ---- */
-
-static char *join(const char *folder, const char *name)
-{
-    Buffer path = {0};
-    buffer_print(&path, "%s/%s", folder, name);
-    return path.bytes;
-}
 
 static JinjaTemplate *open_text(FolderTemplate *template, const char *text, size_t length, Diagnostics *diagnostics)
 {
@@ -70,7 +64,8 @@ static void take_tokens(FolderTemplate *template, const json_t *config)
 
 bool folder_template_is_there(const char *folder)
 {
-    FREED char *alone = join(folder, "chat_template.jinja"), *config = join(folder, "tokenizer_config.json");
+    FREED char *alone = directory_join(folder, "chat_template.jinja"),
+               *config = directory_join(folder, "tokenizer_config.json");
     bool is = access(alone, F_OK) == 0;
     if (!is && access(config, F_OK) == 0) {
         FREED_WITH(diagnostics_free) Diagnostics quiet = {0};
@@ -84,8 +79,8 @@ bool folder_template_is_there(const char *folder)
 static bool open_all(FolderTemplate *template, const char *folder, Diagnostics *diagnostics)
 {
     MappedFile file;
-    FREED char *alone = join(folder, "chat_template.jinja");
-    template->path = join(folder, "tokenizer_config.json");
+    FREED char *alone = directory_join(folder, "chat_template.jinja");
+    template->path = directory_join(folder, "tokenizer_config.json");
     bool config = access(template->path, F_OK) == 0, ok = true;
     json_auto_t *root = config ? json_read_reals(template->path, diagnostics) : NULL;
     take_tokens(template, root);

@@ -29,10 +29,7 @@ int *values_reach(const Graph *graph)
     return reach;
 }
 
-int value_direction(const Graph *graph, ValueId value)
-{
-    return graph_node(graph, graph_value(graph, value)->producer)->phase == PHASE_BACKWARD;
-}
+int value_direction(const Graph *graph, ValueId value) { return graph_producer(graph, value)->phase == PHASE_BACKWARD; }
 
 int codable_cut(const Graph *graph, const int *reach, ValueId value)
 {

@@ -7,7 +7,7 @@
 ValueId parameter_behind(const Graph *graph, ValueId value)
 {
     while (graph_value(graph, value)->producer) {
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        const Node *node = graph_producer(graph, value);
         if (!operator_has(node->op, IS_MOVEMENT)) return 0;
         value = node->inputs[0];
     }
@@ -27,19 +27,13 @@ ValueId *parameters_behind(const Graph *graph)
     return parameters;
 }
 
-static const Node *producer(const Graph *graph, ValueId value)
-{
-    /* Of values that no node makes: node 0, which has no operator. */
-    return graph_node(graph, graph_value(graph, value)->producer);
-}
-
 /* Whether the factor of a product, a matrix that shows nothing but a parameter, holds its elements in their order or
  * transposed; false if neither. */
 static bool factor_order(const Graph *graph, ValueId factor, bool *transposed)
 {
     int64_t elements = shape_elements(&graph_value(graph, factor)->shape);
     *transposed = false;
-    for (const Node *node; (node = producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
+    for (const Node *node; (node = graph_producer(graph, factor))->op != OP_NONE; factor = node->inputs[0]) {
         const Shape *from = &graph_value(graph, node->inputs[0])->shape;
         int axes[1];
         if (!operator_has(node->op, IS_MOVEMENT) || shape_elements(from) != elements) return false;
@@ -101,7 +95,7 @@ static ValueId weights_of_product(const Graph *graph, ValueId value)
 {
     for (;;) {
         /* Of what no node makes: node 0, which has no operator. */
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+        const Node *node = graph_producer(graph, value);
         if (operator_has(node->op, IS_PRODUCT)) return parameter_behind(graph, node->inputs[1]);
         if (operator_has(node->op, IS_MOVEMENT))
             value = node->inputs[0];

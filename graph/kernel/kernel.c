@@ -66,6 +66,11 @@ Register kernel_constant(Kernel *kernel, DType type, double number)
     return append(kernel, instruction);
 }
 
+Register kernel_constant_like(Kernel *kernel, Register other, double number)
+{
+    return kernel_constant(kernel, kernel_type(kernel, other), number);
+}
+
 Register kernel_constant_integer(Kernel *kernel, int64_t integer)
 {
     return append(kernel,

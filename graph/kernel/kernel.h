@@ -171,7 +171,8 @@ int kernel_operand(Kernel *kernel, DType dtype, const int64_t *stride);
 void kernel_begin_phase(Kernel *kernel, bool inner); /* replaces the current phase if that is still empty */
 
 Register kernel_constant(Kernel *kernel, DType type, double number);
-Register kernel_constant_integer(Kernel *kernel, int64_t integer); /* DTYPE_I64 */
+Register kernel_constant_like(Kernel *kernel, Register other, double number); /* of the type that this one has */
+Register kernel_constant_integer(Kernel *kernel, int64_t integer);            /* DTYPE_I64 */
 Register kernel_axis(Kernel *kernel, int axis);
 Register kernel_load(Kernel *kernel, int operand);
 Register kernel_load_at(Kernel *kernel, int operand, Register offset, int64_t elements);
@@ -186,6 +187,9 @@ void kernel_encode(Kernel *kernel, Codec codec, int operand, int bytes, Register
 void kernel_decode(Kernel *kernel, Codec codec, int operand, int bytes);
 Register kernel_unary(Kernel *kernel, KernelOp op, Register a);
 Register kernel_binary(Kernel *kernel, KernelOp op, Register a, Register b);
+#define kernel_add(kernel, a, b) kernel_binary(kernel, KERNEL_ADD, a, b)
+#define kernel_subtract(kernel, a, b) kernel_binary(kernel, KERNEL_SUBTRACT, a, b)
+#define kernel_multiply(kernel, a, b) kernel_binary(kernel, KERNEL_MULTIPLY, a, b)
 Register kernel_select(Kernel *kernel, Register condition, Register a, Register b);
 Register kernel_convert(Kernel *kernel, DType type, Register a); /* `a` itself when it has that type already */
 static inline DType kernel_type(const Kernel *kernel, Register r) { return (DType)kernel->instructions[r - 1].type; }

@@ -56,7 +56,7 @@ static void accumulate(Differentiation *d, ValueId parameter)
     Graph *graph = d->graph;
     ValueId sum = d->gradient[parameter];
     if (!sum) return;
-    const Node *maker = graph_node(graph, graph_value(graph, sum)->producer);
+    const Node *maker = graph_producer(graph, sum);
     bool in_place = operator_has(maker->op, HAS_MEMORY) && node_integer(maker, "accumulate", 0);
     ValueId accumulated = in_place ? sum : build_node(d->b, OP_AccumulateGradient, &sum, 1, NULL, 0);
     Value *value = graph_value(graph, accumulated);

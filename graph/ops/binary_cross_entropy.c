@@ -34,12 +34,12 @@ bool differentiate_binary_cross_entropy(Differentiation *d, const Node *node)
 static Register log_of_one_and(Kernel *kernel, Register z, DType type)
 {
     Register one = kernel_constant(kernel, type, 1);
-    Register sum = kernel_binary(kernel, KERNEL_ADD, z, one);
-    Register added = kernel_binary(kernel, KERNEL_SUBTRACT, sum, one);
+    Register sum = kernel_add(kernel, z, one);
+    Register added = kernel_subtract(kernel, sum, one);
     Register nothing = kernel_binary(kernel, KERNEL_EQUAL, added, kernel_constant(kernel, type, 0));
     Register quotient = kernel_binary(kernel, KERNEL_DIVIDE, z, kernel_select(kernel, nothing, one, added));
     Register logarithm = kernel_unary(kernel, KERNEL_LOG, sum);
-    return kernel_select(kernel, nothing, z, kernel_binary(kernel, KERNEL_MULTIPLY, logarithm, quotient));
+    return kernel_select(kernel, nothing, z, kernel_multiply(kernel, logarithm, quotient));
 }
 
 void lower_binary_cross_entropy(Lowering *lowering, const Node *node)
@@ -50,9 +50,9 @@ void lower_binary_cross_entropy(Lowering *lowering, const Node *node)
     Register positive = kernel_binary(kernel, KERNEL_LESS, kernel_constant(kernel, type, 0), x);
     Register magnitude = kernel_unary(kernel, KERNEL_ABSOLUTE, x);
     Register decay = kernel_unary(kernel, KERNEL_EXP, kernel_unary(kernel, KERNEL_NEGATE, magnitude));
-    Register other = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_constant(kernel, type, 1), y);
+    Register other = kernel_subtract(kernel, kernel_constant(kernel, type, 1), y);
     Register wrong = kernel_select(kernel, positive, other, y);
-    Register linear = kernel_binary(kernel, KERNEL_MULTIPLY, magnitude, wrong);
-    Register value = kernel_binary(kernel, KERNEL_ADD, linear, log_of_one_and(kernel, decay, type));
+    Register linear = kernel_multiply(kernel, magnitude, wrong);
+    Register value = kernel_add(kernel, linear, log_of_one_and(kernel, decay, type));
     lower_end_map(lowering, node, value);
 }

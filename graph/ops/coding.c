@@ -110,7 +110,7 @@ static Register first_number(Lowering *lowering, const Node *node, const Shape *
     for (int axis = 0; axis + 1 < shape->rank; axis++) {
         Register index = kernel_axis(kernel, axis);
         Register further = lower_scaled(kernel, index, dense.stride[axis], 0);
-        number = kernel_binary(kernel, KERNEL_ADD, number, further);
+        number = kernel_add(kernel, number, further);
     }
     return number;
 }
@@ -130,7 +130,7 @@ void lower_encode(Lowering *lowering, const Node *node)
         /* The node's own key is an operand, not a constant of the kernel: nodes share code. */
         Register own_key = kernel_load(kernel, lower_operand(lowering, &own, (int64_t[KERNEL_MAX_AXES]){0}));
         Register step_key = load_wide(lowering, node->inputs[2], SKY_STEP_RANDOM_KEY);
-        key = kernel_binary(kernel, KERNEL_ADD, own_key, step_key);
+        key = kernel_add(kernel, own_key, step_key);
         first = first_number(lowering, node, &x.shape);
     }
     kernel_encode(kernel, codec, row, coded, key, first);

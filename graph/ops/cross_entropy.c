@@ -118,7 +118,7 @@ static void lower_log_sum_exp(Lowering *lowering, const View *logits, const View
     int x = lower_operand(lowering, logits, logits->stride);
     Register maximum = kernel_reduce(kernel, KERNEL_MAXIMUM_OF, kernel_load(kernel, x));
     kernel_begin_phase(kernel, true);
-    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), maximum);
+    Register shifted = kernel_subtract(kernel, kernel_load(kernel, x), maximum);
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_unary(kernel, KERNEL_EXP, shifted));
     kernel_begin_phase(kernel, false);
     kernel_store(kernel, lower_operand(lowering, &largest, stride), maximum);
@@ -141,14 +141,14 @@ LogSum load_log_sum(Lowering *lowering, const View *pairs, DType type)
 Register missed(Kernel *kernel, const LogSum *log_sum, Register logit)
 {
     Register below = kernel_convert(kernel, DTYPE_F64, logit);
-    below = kernel_binary(kernel, KERNEL_SUBTRACT, log_sum->maximum, below);
-    return kernel_binary(kernel, KERNEL_ADD, below, log_sum->logarithm);
+    below = kernel_subtract(kernel, log_sum->maximum, below);
+    return kernel_add(kernel, below, log_sum->logarithm);
 }
 
 Register probability_of(Kernel *kernel, const LogSum *log_sum, Register logit)
 {
-    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, logit, log_sum->maximum);
-    return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, shifted, log_sum->logarithm));
+    Register shifted = kernel_subtract(kernel, logit, log_sum->maximum);
+    return kernel_unary(kernel, KERNEL_EXP, kernel_subtract(kernel, shifted, log_sum->logarithm));
 }
 
 void lower_cross_entropy(Lowering *lowering, const Node *node)
@@ -173,7 +173,7 @@ void lower_cross_entropy(Lowering *lowering, const Node *node)
     Register sum = kernel_reduce(kernel, KERNEL_SUM, value);
     kernel_begin_phase(kernel, false);
     Register scale = load_scale(lowering, node->inputs[2], scale_element(node), DTYPE_F64);
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
+    Register scaled = kernel_multiply(kernel, sum, scale);
     kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
     lower_end(lowering);
 }
@@ -237,7 +237,7 @@ static Register label_factor(Lowering *lowering, const Node *node, ValueId weigh
     Register weight = load_weight(lowering, weights, class, type);
     double smoothing = node_float(node, "smoothing", 0);
     if (smoothing == 0) return weight;
-    return kernel_binary(kernel, KERNEL_MULTIPLY, weight, kernel_constant(kernel, type, 1 - smoothing));
+    return kernel_multiply(kernel, weight, kernel_constant(kernel, type, 1 - smoothing));
 }
 
 /* The loss of every row, before it is scaled. */
@@ -257,16 +257,16 @@ static void lower_row_losses(Lowering *lowering, const Node *node, const View *l
     const LogSum known = load_log_sum(lowering, log_sum, type);
     Register of_label = missed(kernel, &known, chosen);
     Register factor = label_factor(lowering, node, node->inputs[3], class, type);
-    Register row = kernel_binary(kernel, KERNEL_MULTIPLY, of_label, factor);
+    Register row = kernel_multiply(kernel, of_label, factor);
     if (share > 0) {
         kernel_begin_phase(kernel, true);
         Register each = kernel_load(kernel, lower_operand(lowering, logits, logits->stride));
         Register below = missed(kernel, &known, each);
         Register weight = load_weight(lowering, node->inputs[3], 0, type);
-        Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, below, weight));
+        Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, below, weight));
         kernel_begin_phase(kernel, false);
-        Register spread = kernel_binary(kernel, KERNEL_MULTIPLY, sum, kernel_constant(kernel, type, share));
-        row = kernel_binary(kernel, KERNEL_ADD, row, spread);
+        Register spread = kernel_multiply(kernel, sum, kernel_constant(kernel, type, share));
+        row = kernel_add(kernel, row, spread);
     }
     Register result = kernel_select(kernel, valid, row, kernel_constant(kernel, type, 0));
     kernel_store(kernel, lower_operand(lowering, rows, (int64_t[]){1, 0}), result);
@@ -286,7 +286,7 @@ void lower_weighted_cross_entropy(Lowering *lowering, const Node *node)
     Register sum = kernel_reduce(kernel, KERNEL_SUM, each);
     kernel_begin_phase(kernel, false);
     Register scale = load_scale(lowering, node->inputs[2], scale_element(node), kernel_type(kernel, each));
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
+    Register scaled = kernel_multiply(kernel, sum, scale);
     kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
     lower_end(lowering);
 }
@@ -325,22 +325,21 @@ void lower_cross_entropy_gradient(Lowering *lowering, const Node *node)
     if (weights) {
         factor = label_factor(lowering, node, weights, lower_index(kernel, label, classes), type);
         whole = kernel_constant(kernel, type, share * sum_of_weights(lowering->graph, weights, classes));
-        whole = kernel_binary(kernel, KERNEL_ADD, factor, whole);
+        whole = kernel_add(kernel, factor, whole);
     }
 
     kernel_begin_phase(kernel, true);
     Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
     Register zero = kernel_constant(kernel, type, 0);
-    Register slope = weights ? kernel_binary(kernel, KERNEL_MULTIPLY, probability, whole) : probability;
+    Register slope = weights ? kernel_multiply(kernel, probability, whole) : probability;
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
     Register aimed = weights ? kernel_select(kernel, hit, factor, zero) : kernel_convert(kernel, type, hit);
     if (share > 0) {
         Register weight = load_weight(lowering, weights, 0, type);
-        Register part = kernel_binary(kernel, KERNEL_MULTIPLY, weight, kernel_constant(kernel, type, share));
-        aimed = kernel_binary(kernel, KERNEL_ADD, aimed, part);
+        Register part = kernel_multiply(kernel, weight, kernel_constant(kernel, type, share));
+        aimed = kernel_add(kernel, aimed, part);
     }
-    Register scaled =
-        kernel_binary(kernel, KERNEL_MULTIPLY, kernel_binary(kernel, KERNEL_SUBTRACT, slope, aimed), scale);
+    Register scaled = kernel_multiply(kernel, kernel_subtract(kernel, slope, aimed), scale);
     kernel_store(kernel, lower_operand(lowering, &output, output.stride), kernel_select(kernel, valid, scaled, zero));
     lower_end(lowering);
 }
@@ -376,5 +375,5 @@ void lower_scale_loss(Lowering *lowering, const Node *node)
     int element = (int)node_integer(node, "element", SKY_STEP_SHARE);
     if (node_attribute(node, "labels")) element = scale_element(node);
     Register scale = load_scale(lowering, node->inputs[1], element, kernel_type(kernel, value));
-    lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_MULTIPLY, value, scale));
+    lower_end_map(lowering, node, kernel_multiply(kernel, value, scale));
 }

@@ -80,7 +80,7 @@ static Register draw(Lowering *lowering, const Node *node, int axes, Register ac
     /* The node's own key is an operand, not a constant of the kernel: nodes share code. */
     Register own_key = kernel_load(kernel, lower_operand(lowering, &own, (int64_t[KERNEL_MAX_AXES]){0}));
     Register step_key = load_step(lowering, node->inputs[2], SKY_STEP_RANDOM_KEY, DTYPE_I64);
-    Register key = kernel_binary(kernel, KERNEL_ADD, own_key, step_key);
+    Register key = kernel_add(kernel, own_key, step_key);
     Register row;
     if (node->input_count > 3) {
         View given = lower_view(lowering, node->inputs[3]);
@@ -108,7 +108,7 @@ void lower_dropout(Lowering *lowering, const Node *node)
     DType type = kernel_type(kernel, value);
     Register scale = kernel_constant(kernel, type, type == DTYPE_F32 ? (float)(1 / kept) : 1 / kept);
     scale = kernel_select(kernel, active, scale, kernel_constant(kernel, type, 1));
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, value, scale), zero = kernel_constant(kernel, type, 0);
+    Register scaled = kernel_multiply(kernel, value, scale), zero = kernel_constant(kernel, type, 0);
     kernel_store(kernel, lower_operand_broadcast(lowering, &y), kernel_select(kernel, dropped, zero, scaled));
     lower_end(lowering);
 }

@@ -123,7 +123,7 @@ void lower_unary(Lowering *lowering, const Node *node)
     Kernel *kernel = lower_begin_map(lowering, node);
     Register x = lower_load_input(lowering, node, 0);
     if (node->op == OP_Relu) {
-        Register zero = kernel_constant(kernel, kernel_type(kernel, x), 0);
+        Register zero = kernel_constant_like(kernel, x, 0);
         lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_MAXIMUM, x, zero));
     } else {
         lower_end_map(lowering, node, kernel_unary(kernel, unary_kernel_op(node->op), x));
@@ -269,17 +269,12 @@ bool differentiate_binary(Differentiation *d, const Node *node)
     }
 }
 
-static Register multiply(Kernel *kernel, Register a, Register b)
-{
-    return kernel_binary(kernel, KERNEL_MULTIPLY, a, b);
-}
-
 /* Small exponents that are known become products and roots. */
 static Register power_of_constant(Kernel *kernel, Register x, double exponent)
 {
     if (exponent == 1) return x;
-    if (exponent == 2) return multiply(kernel, x, x);
-    if (exponent == 3) return multiply(kernel, multiply(kernel, x, x), x);
+    if (exponent == 2) return kernel_multiply(kernel, x, x);
+    if (exponent == 3) return kernel_multiply(kernel, kernel_multiply(kernel, x, x), x);
     if (exponent == 0.5) return kernel_unary(kernel, KERNEL_SQRT, x);
     if (exponent == -1) return kernel_unary(kernel, KERNEL_RECIPROCAL, x);
     return 0;
@@ -313,8 +308,8 @@ static Register lower_quotient(Lowering *lowering, const Node *node)
     int exponent;
     if (dtype_is_float(kernel_type(kernel, a)) && lower_constant(lowering, &divisor, &number) &&
         fabs(frexp(number, &exponent)) == 0.5 && exponent > -120 && exponent < 120) {
-        Register factor = kernel_constant(kernel, kernel_type(kernel, a), 1 / number);
-        return multiply(kernel, a, factor);
+        Register factor = kernel_constant_like(kernel, a, 1 / number);
+        return kernel_multiply(kernel, a, factor);
     }
     return kernel_binary(kernel, KERNEL_DIVIDE, a, lower_load(lowering, &divisor));
 }
@@ -324,8 +319,8 @@ static Register lower_remainder(Kernel *kernel, const Node *node, Register a, Re
 {
     if (dtype_is_float(kernel_type(kernel, a)) || !node_integer(node, "fmod", 0))
         return kernel_binary(kernel, KERNEL_REMAINDER, a, b);
-    Register whole = multiply(kernel, kernel_binary(kernel, KERNEL_DIVIDE, a, b), b);
-    return kernel_binary(kernel, KERNEL_SUBTRACT, a, whole);
+    Register whole = kernel_multiply(kernel, kernel_binary(kernel, KERNEL_DIVIDE, a, b), b);
+    return kernel_subtract(kernel, a, whole);
 }
 
 void lower_binary(Lowering *lowering, const Node *node)

@@ -131,7 +131,7 @@ static Register without_left_out(Kernel *kernel, const Node *node, Register inde
     const Attribute *left_out = node_attribute(node, "no_gradient");
     for (int i = 0; left_out && i < left_out->count; i++) {
         Register row = kernel_constant_integer(kernel, left_out->integers[i]);
-        Register zero = kernel_constant(kernel, kernel_type(kernel, value), 0);
+        Register zero = kernel_constant_like(kernel, value, 0);
         value = kernel_select(kernel, kernel_binary(kernel, KERNEL_EQUAL, index, row), zero, value);
     }
     return value;

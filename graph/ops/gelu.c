@@ -23,52 +23,42 @@ bool differentiate_gelu(Differentiation *d, const Node *node)
     return true;
 }
 
-static Register constant(Kernel *kernel, Register like, double number)
-{
-    return kernel_constant(kernel, kernel_type(kernel, like), number);
-}
-
 static Register scale(Kernel *kernel, Register x, double factor)
 {
-    return kernel_binary(kernel, KERNEL_MULTIPLY, x, constant(kernel, x, factor));
+    return kernel_multiply(kernel, x, kernel_constant_like(kernel, x, factor));
 }
 
 static Register shift(Kernel *kernel, Register x, double addend)
 {
-    return kernel_binary(kernel, KERNEL_ADD, x, constant(kernel, x, addend));
-}
-
-static Register multiply(Kernel *kernel, Register a, Register b)
-{
-    return kernel_binary(kernel, KERNEL_MULTIPLY, a, b);
+    return kernel_add(kernel, x, kernel_constant_like(kernel, x, addend));
 }
 
 /* tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) */
 static Register tanh_part(Kernel *kernel, Register x, Register square)
 {
     Register factor = shift(kernel, scale(kernel, square, TANH_SCALE * TANH_CUBIC), TANH_SCALE);
-    return kernel_unary(kernel, KERNEL_TANH, multiply(kernel, x, factor));
+    return kernel_unary(kernel, KERNEL_TANH, kernel_multiply(kernel, x, factor));
 }
 
 /* The probability that x is multiplied with. */
 static Register probability(Kernel *kernel, const Node *node, Register x)
 {
     if (!node_integer(node, "tanh", 0)) return kernel_unary(kernel, KERNEL_NORMAL_BELOW, x);
-    return shift(kernel, scale(kernel, tanh_part(kernel, x, multiply(kernel, x, x)), 0.5), 0.5);
+    return shift(kernel, scale(kernel, tanh_part(kernel, x, kernel_multiply(kernel, x, x)), 0.5), 0.5);
 }
 
 static Register derivative_at(Kernel *kernel, const Node *node, Register x)
 {
     if (!node_integer(node, "tanh", 0)) {
-        Register slope = multiply(kernel, x, kernel_unary(kernel, KERNEL_NORMAL_DENSITY, x));
-        return kernel_binary(kernel, KERNEL_ADD, probability(kernel, node, x), slope);
+        Register slope = kernel_multiply(kernel, x, kernel_unary(kernel, KERNEL_NORMAL_DENSITY, x));
+        return kernel_add(kernel, probability(kernel, node, x), slope);
     }
-    Register square = multiply(kernel, x, x);
+    Register square = kernel_multiply(kernel, x, x);
     Register t = tanh_part(kernel, x, square);
-    Register rest = shift(kernel, kernel_unary(kernel, KERNEL_NEGATE, multiply(kernel, t, t)), 1);
+    Register rest = shift(kernel, kernel_unary(kernel, KERNEL_NEGATE, kernel_multiply(kernel, t, t)), 1);
     Register inner = shift(kernel, scale(kernel, square, 3 * TANH_SCALE * TANH_CUBIC), TANH_SCALE);
-    Register slope = scale(kernel, multiply(kernel, multiply(kernel, x, rest), inner), 0.5);
-    return kernel_binary(kernel, KERNEL_ADD, shift(kernel, scale(kernel, t, 0.5), 0.5), slope);
+    Register slope = scale(kernel, kernel_multiply(kernel, kernel_multiply(kernel, x, rest), inner), 0.5);
+    return kernel_add(kernel, shift(kernel, scale(kernel, t, 0.5), 0.5), slope);
 }
 
 /* Of the function and of its derivative. */
@@ -77,6 +67,6 @@ void lower_gelu(Lowering *lowering, const Node *node)
     Kernel *kernel = lower_begin_map(lowering, node);
     Register x = lower_load_input(lowering, node, 0);
     lower_end_map(lowering, node,
-                  node->op == OP_Gelu ? multiply(kernel, probability(kernel, node, x), x)
+                  node->op == OP_Gelu ? kernel_multiply(kernel, probability(kernel, node, x), x)
                                       : derivative_at(kernel, node, x));
 }

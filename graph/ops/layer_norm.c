@@ -60,27 +60,11 @@ bool differentiate_layer_norm(Differentiation *d, const Node *node)
     return true;
 }
 
-static Register multiply(Kernel *kernel, Register a, Register b)
-{
-    return kernel_binary(kernel, KERNEL_MULTIPLY, a, b);
-}
-static Register add(Kernel *kernel, Register a, Register b) { return kernel_binary(kernel, KERNEL_ADD, a, b); }
-static Register subtract(Kernel *kernel, Register a, Register b)
-{
-    return kernel_binary(kernel, KERNEL_SUBTRACT, a, b);
-}
-
 /* The mean over the inner axis from a sum over it. */
 static Register mean_of(Kernel *kernel, Register sum)
 {
-    Register share = kernel_constant(kernel, kernel_type(kernel, sum), 1 / (double)kernel_inner_extent(kernel));
-    return multiply(kernel, sum, share);
-}
-
-static int operand_of(Lowering *lowering, ValueId value)
-{
-    View view = lower_view(lowering, value);
-    return lower_operand_broadcast(lowering, &view);
+    Register share = kernel_constant_like(kernel, sum, 1 / (double)kernel_inner_extent(kernel));
+    return kernel_multiply(kernel, sum, share);
 }
 
 static int result_of(Lowering *lowering, ValueId value)
@@ -94,7 +78,7 @@ void lower_layer_norm(Lowering *lowering, const Node *node)
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
-    int x = operand_of(lowering, node->inputs[0]), y = result_of(lowering, node->outputs[0]);
+    int x = lower_operand_of(lowering, node->inputs[0]), y = result_of(lowering, node->outputs[0]);
 
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_load(kernel, x));
     kernel_begin_phase(kernel, false);
@@ -102,20 +86,20 @@ void lower_layer_norm(Lowering *lowering, const Node *node)
     kernel_store(kernel, result_of(lowering, node->outputs[1]), mean);
 
     kernel_begin_phase(kernel, true);
-    Register deviation = subtract(kernel, kernel_load(kernel, x), mean);
-    Register squares = kernel_reduce(kernel, KERNEL_SUM, multiply(kernel, deviation, deviation));
+    Register deviation = kernel_subtract(kernel, kernel_load(kernel, x), mean);
+    Register squares = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, deviation, deviation));
     kernel_begin_phase(kernel, false);
     Register variance = mean_of(kernel, squares);
-    Register epsilon = kernel_constant(kernel, kernel_type(kernel, mean), node_float(node, "epsilon", 1e-5));
-    Register root = kernel_unary(kernel, KERNEL_SQRT, add(kernel, variance, epsilon));
+    Register epsilon = kernel_constant_like(kernel, mean, node_float(node, "epsilon", 1e-5));
+    Register root = kernel_unary(kernel, KERNEL_SQRT, kernel_add(kernel, variance, epsilon));
     Register inverse = kernel_unary(kernel, KERNEL_RECIPROCAL, root);
     kernel_store(kernel, result_of(lowering, node->outputs[2]), inverse);
 
     kernel_begin_phase(kernel, true);
-    Register value = multiply(kernel, subtract(kernel, kernel_load(kernel, x), mean), inverse);
-    value = multiply(kernel, value, kernel_load(kernel, operand_of(lowering, node->inputs[1])));
+    Register value = kernel_multiply(kernel, kernel_subtract(kernel, kernel_load(kernel, x), mean), inverse);
+    value = kernel_multiply(kernel, value, kernel_load(kernel, lower_operand_of(lowering, node->inputs[1])));
     if (node->input_count > 2 && node->inputs[2])
-        value = add(kernel, value, kernel_load(kernel, operand_of(lowering, node->inputs[2])));
+        value = kernel_add(kernel, value, kernel_load(kernel, lower_operand_of(lowering, node->inputs[2])));
     kernel_store(kernel, y, value);
     lower_end(lowering);
 }
@@ -137,28 +121,28 @@ void lower_layer_norm_gradient(Lowering *lowering, const Node *node)
     int64_t extent[KERNEL_MAX_AXES];
     int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
     Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
-    int x = operand_of(lowering, node->inputs[0]), gain = operand_of(lowering, node->inputs[1]);
-    int dy = operand_of(lowering, node->inputs[4]);
+    int x = lower_operand_of(lowering, node->inputs[0]), gain = lower_operand_of(lowering, node->inputs[1]);
+    int dy = lower_operand_of(lowering, node->inputs[4]);
     kernel_begin_phase(kernel, false);
-    Register mean = kernel_load(kernel, operand_of(lowering, node->inputs[2]));
-    Register inverse = kernel_load(kernel, operand_of(lowering, node->inputs[3]));
+    Register mean = kernel_load(kernel, lower_operand_of(lowering, node->inputs[2]));
+    Register inverse = kernel_load(kernel, lower_operand_of(lowering, node->inputs[3]));
 
     kernel_begin_phase(kernel, true);
-    Register z = multiply(kernel, subtract(kernel, kernel_load(kernel, x), mean), inverse);
+    Register z = kernel_multiply(kernel, kernel_subtract(kernel, kernel_load(kernel, x), mean), inverse);
     Register slope = kernel_load(kernel, dy);
-    Register g = multiply(kernel, slope, kernel_load(kernel, gain));
+    Register g = kernel_multiply(kernel, slope, kernel_load(kernel, gain));
     Register sum = kernel_reduce(kernel, KERNEL_SUM, g);
-    Register product = kernel_reduce(kernel, KERNEL_SUM, multiply(kernel, g, z));
+    Register product = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, g, z));
     kernel_begin_phase(kernel, false);
     Register mean_g = mean_of(kernel, sum), mean_product = mean_of(kernel, product);
 
     kernel_begin_phase(kernel, true);
-    z = multiply(kernel, subtract(kernel, kernel_load(kernel, x), mean), inverse);
+    z = kernel_multiply(kernel, kernel_subtract(kernel, kernel_load(kernel, x), mean), inverse);
     slope = kernel_load(kernel, dy);
-    g = multiply(kernel, slope, kernel_load(kernel, gain));
-    Register along = multiply(kernel, z, mean_product);
-    Register rest = subtract(kernel, subtract(kernel, g, mean_g), along);
-    kernel_store(kernel, result_of(lowering, node->outputs[0]), multiply(kernel, inverse, rest));
+    g = kernel_multiply(kernel, slope, kernel_load(kernel, gain));
+    Register along = kernel_multiply(kernel, z, mean_product);
+    Register rest = kernel_subtract(kernel, kernel_subtract(kernel, g, mean_g), along);
+    kernel_store(kernel, result_of(lowering, node->outputs[0]), kernel_multiply(kernel, inverse, rest));
     lower_end(lowering);
 }
 
@@ -204,9 +188,9 @@ void lower_layer_norm_gain_gradient(Lowering *lowering, const Node *node)
     Register x = kernel_load(kernel, operand_by_column(lowering, node->inputs[0]));
     Register mean = kernel_load(kernel, operand_by_column(lowering, node->inputs[1]));
     Register inverse = kernel_load(kernel, operand_by_column(lowering, node->inputs[2]));
-    Register z = multiply(kernel, subtract(kernel, x, mean), inverse);
+    Register z = kernel_multiply(kernel, kernel_subtract(kernel, x, mean), inverse);
     Register dy = kernel_load(kernel, operand_by_column(lowering, node->inputs[3]));
-    Register sum = kernel_reduce(kernel, KERNEL_SUM, multiply(kernel, dy, z));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, dy, z));
     kernel_begin_phase(kernel, false);
     View output = lower_output(lowering, node->outputs[0]);
     kernel_store(kernel, lower_operand(lowering, &output, (int64_t[]){1, 0}), sum);

@@ -47,7 +47,7 @@ View lower_view(Lowering *lowering, ValueId value)
     View *view = known_view(lowering, value);
     if (!view->base) {
         const Graph *graph = lowering->graph;
-        const Node *node = graph_node(graph, graph_value(graph, value)->producer); /* node 0 has no operator */
+        const Node *node = graph_producer(graph, value); /* node 0 has no operator */
         bool moves = operator_has(node->op, IS_MOVEMENT | CONVERTS | SELECTS);
         View found = moves ? lower_view(lowering, node->inputs[0]) : (View){0};
         *view = moves && movement_view(graph, node, &found) ? found : dense_view(graph, value);
@@ -102,6 +102,12 @@ int lower_operand_broadcast(Lowering *lowering, const View *view)
     for (int i = 0; i < view->shape.rank; i++)
         if (view->shape.dim[i] != 1) stride[missing + i] = view->stride[i];
     return lower_operand(lowering, view, stride);
+}
+
+int lower_operand_of(Lowering *lowering, ValueId value)
+{
+    View view = lower_view(lowering, value);
+    return lower_operand_broadcast(lowering, &view);
 }
 
 bool lower_constant(const Lowering *lowering, const View *view, double *number)
@@ -167,7 +173,7 @@ Register lower_index(Kernel *kernel, Register index, int64_t extent)
     Register zero = kernel_constant_integer(kernel, 0), end = kernel_constant_integer(kernel, extent);
     Register last = kernel_constant_integer(kernel, extent - 1);
     Register negative = kernel_binary(kernel, KERNEL_LESS, index, zero);
-    Register from_end = kernel_binary(kernel, KERNEL_ADD, index, end);
+    Register from_end = kernel_add(kernel, index, end);
     index = kernel_select(kernel, negative, from_end, index);
     index = kernel_binary(kernel, KERNEL_MAXIMUM, index, zero);
     return kernel_binary(kernel, KERNEL_MINIMUM, index, last);
@@ -176,10 +182,10 @@ Register lower_index(Kernel *kernel, Register index, int64_t extent)
 Register lower_scaled(Kernel *kernel, Register index, int64_t stride, int64_t offset)
 {
     Register factor = kernel_constant_integer(kernel, stride);
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, index, factor);
+    Register scaled = kernel_multiply(kernel, index, factor);
     if (!offset) return scaled;
     Register addend = kernel_constant_integer(kernel, offset);
-    return kernel_binary(kernel, KERNEL_ADD, scaled, addend);
+    return kernel_add(kernel, scaled, addend);
 }
 
 Register lower_tuple(Lowering *lowering, const View *view, int first, const View *indices, const int64_t *stride)
@@ -193,7 +199,7 @@ Register lower_tuple(Lowering *lowering, const View *view, int first, const View
         Register index = kernel_load(kernel, lower_operand(lowering, &part, stride));
         index = lower_index(kernel, index, view->shape.dim[first + i]);
         Register step = lower_scaled(kernel, index, view->stride[first + i], 0);
-        offset = kernel_binary(kernel, KERNEL_ADD, offset, step);
+        offset = kernel_add(kernel, offset, step);
     }
     return offset;
 }

@@ -67,6 +67,8 @@ int lower_axes(const Shape *shape, int64_t *extent);
 int lower_operand(Lowering *lowering, const View *view, const int64_t *stride);
 /* An operand whose dimensions align, right-adjusted, with the axes of the kernel, broadcasting as numpy does. */
 int lower_operand_broadcast(Lowering *lowering, const View *view);
+/* That of the view through which `value` is read. */
+int lower_operand_of(Lowering *lowering, ValueId value);
 /* The value of a broadcast operand. Constants of one element become part of the kernel instead of an operand. */
 Register lower_load(Lowering *lowering, const View *view);
 /* Whether all elements of the view are one constant, and which. */

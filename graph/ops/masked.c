@@ -13,17 +13,11 @@ bool node_hides(const Graph *graph, const Node *node)
            element_as_double(hidden->dtype, hidden->data, 0) <= MASKED;
 }
 
-static const Node *producer_of(const Graph *graph, ValueId value)
-{
-    NodeId producer = graph_value(graph, value)->producer;
-    return producer ? graph_node(graph, producer) : NULL;
-}
-
 /* Whether scores have been masked on their way to `value`. */
 static bool are_masked(const Graph *graph, ValueId value, int steps)
 {
-    const Node *node = producer_of(graph, value);
-    if (!node || steps == 0) return false;
+    const Node *node = graph_producer(graph, value);
+    if (steps == 0) return false;
     if (node_hides(graph, node)) return true;
     if (node->op == OP_Add && are_masked(graph, node->inputs[1], steps - 1)) return true;
     if (node->op == OP_Where) return are_masked(graph, node->inputs[1], steps - 1);
@@ -34,8 +28,7 @@ static bool are_masked(const Graph *graph, ValueId value, int steps)
 bool value_is_often_zero(const Graph *graph, ValueId value)
 {
     for (int steps = MOST_STEPS; steps > 0; steps--) {
-        const Node *node = producer_of(graph, value);
-        if (!node) return false;
+        const Node *node = graph_producer(graph, value);
         if (node->op == OP_Softmax) return are_masked(graph, node->inputs[0], MOST_STEPS);
         bool condition_first = node->op == OP_Where; /* and 0 elsewhere, as gradients of masked scores are */
         if (!condition_first && node->op != OP_SoftmaxGradient &&

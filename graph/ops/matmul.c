@@ -150,7 +150,7 @@ void lower_matmul(Lowering *lowering, const Node *node)
         kernel->operands[operand].often_zero = value_is_often_zero(lowering->graph, node->inputs[i]);
         factor[i] = kernel_load(kernel, operand);
     }
-    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, factor[0], factor[1]));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, factor[0], factor[1]));
     kernel_begin_phase(kernel, false);
     kernel_store(kernel, lower_operand(lowering, &output, c_stride), sum);
     lower_end(lowering);

@@ -155,7 +155,7 @@ static Register load_reduced(Lowering *lowering, const View *view, const View *p
         Register index = kernel_binary(kernel, KERNEL_REMAINDER, rest, extent);
         rest = kernel_binary(kernel, KERNEL_DIVIDE, rest, extent);
         Register step = lower_scaled(kernel, index, part->stride[i], 0);
-        offset = kernel_binary(kernel, KERNEL_ADD, offset, step);
+        offset = kernel_add(kernel, offset, step);
     }
     return kernel_load_at(kernel, operand, offset, elements);
 }
@@ -168,7 +168,7 @@ static Register finish_mean(Kernel *kernel, Register sum, int64_t count)
         return kernel_binary(kernel, KERNEL_DIVIDE, sum, divisor);
     }
     Register factor = kernel_constant(kernel, type, 1 / (double)count);
-    return kernel_binary(kernel, KERNEL_MULTIPLY, sum, factor);
+    return kernel_multiply(kernel, sum, factor);
 }
 
 void lower_reduce(Lowering *lowering, const Node *node)

@@ -128,13 +128,13 @@ static void lower_product(Lowering *lowering, const View *a, const View *b, cons
     Kernel *kernel = lower_begin(lowering, opcodes[OP_MatMul].name, 3, extent);
     Register x = kernel_load(kernel, lower_operand(lowering, a, (int64_t[]){a->stride[0], 0, a->stride[1]}));
     Register y = kernel_load(kernel, lower_operand(lowering, b, (int64_t[]){0, b->stride[1], b->stride[0]}));
-    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_binary(kernel, KERNEL_MULTIPLY, x, y));
+    Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_multiply(kernel, x, y));
     kernel_begin_phase(kernel, false);
     int to = lower_operand(lowering, c, (int64_t[]){c->stride[0], c->stride[1], 0});
     if (former == FORMER_SCALED) {
         Register factor = kernel_load(kernel, lower_operand(lowering, factors, (int64_t[]){factors->stride[0], 0, 0}));
-        Register old = kernel_binary(kernel, KERNEL_MULTIPLY, kernel_load(kernel, to), factor);
-        sum = kernel_binary(kernel, KERNEL_ADD, old, sum);
+        Register old = kernel_multiply(kernel, kernel_load(kernel, to), factor);
+        sum = kernel_add(kernel, old, sum);
     }
     former == FORMER_STAYS ? kernel_store_add(kernel, to, sum) : kernel_store(kernel, to, sum);
     lower_end(lowering);
@@ -185,7 +185,7 @@ static Register label_in(Lowering *lowering, const Node *node, const Slice *slic
 {
     Kernel *kernel = lowering->kernel;
     Register label = lower_index(kernel, load_label(lowering, node, 1, 0), classes);
-    label = kernel_binary(kernel, KERNEL_SUBTRACT, label, kernel_constant_integer(kernel, slice->first));
+    label = kernel_subtract(kernel, label, kernel_constant_integer(kernel, slice->first));
     Register below = kernel_binary(kernel, KERNEL_LESS, label, kernel_constant_integer(kernel, 0));
     Register fits = kernel_binary(kernel, KERNEL_LESS, label, kernel_constant_integer(kernel, slice->count));
     *inside = kernel_binary(kernel, KERNEL_AND, kernel_unary(kernel, KERNEL_NOT, below), fits);
@@ -214,19 +214,19 @@ static void lower_seen(Lowering *lowering, const Node *node, const Slice *slice,
     if (slice->first) {
         Register former = kernel_load(kernel, column[SEEN_MAXIMUM]);
         maximum = kernel_binary(kernel, KERNEL_MAXIMUM, former, maximum);
-        factor = kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, former, maximum));
-        before = kernel_binary(kernel, KERNEL_MULTIPLY, kernel_load(kernel, column[SEEN_SUM]), factor);
+        factor = kernel_unary(kernel, KERNEL_EXP, kernel_subtract(kernel, former, maximum));
+        before = kernel_multiply(kernel, kernel_load(kernel, column[SEEN_SUM]), factor);
         logit = kernel_load(kernel, column[SEEN_LABEL]);
     }
     logit = kernel_select(kernel, inside, here, logit);
     kernel_begin_phase(kernel, true);
-    Register shifted = kernel_binary(kernel, KERNEL_SUBTRACT, kernel_load(kernel, x), maximum);
+    Register shifted = kernel_subtract(kernel, kernel_load(kernel, x), maximum);
     Register power = kernel_unary(kernel, KERNEL_EXP, shifted);
     Register sum = kernel_reduce(kernel, KERNEL_SUM, power);
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
     kernel_store(kernel, x, kernel_select(kernel, hit, zero, power));
     kernel_begin_phase(kernel, false);
-    sum = kernel_binary(kernel, KERNEL_ADD, before, sum);
+    sum = kernel_add(kernel, before, sum);
     const Register results[] = {maximum, kernel_unary(kernel, KERNEL_LOG, sum), sum, logit, factor};
     for (int i = 0; i < SEEN_COUNT; i++) kernel_store(kernel, column[i], results[i]);
     lower_end(lowering);
@@ -244,7 +244,7 @@ static void lower_loss(Lowering *lowering, const Node *node, const View *seen)
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_select(kernel, valid, row, zero));
     kernel_begin_phase(kernel, false);
     Register scale = load_scale(lowering, node->inputs[3], scale_element(node), DTYPE_F64);
-    Register scaled = kernel_binary(kernel, KERNEL_MULTIPLY, sum, scale);
+    Register scaled = kernel_multiply(kernel, sum, scale);
     kernel_store(kernel, lower_operand(lowering, &loss, (int64_t[]){0}), scaled);
     lower_end(lowering);
 }
@@ -275,7 +275,7 @@ static Register row_scale(Lowering *lowering, const Node *node, Register label, 
     Register valid = is_valid(kernel, node, label);
     Register scale = load_scale(lowering, node->inputs[5], scale_element(node), type);
     Register outer = kernel_convert(kernel, type, lower_load(lowering, &dy));
-    scale = kernel_binary(kernel, KERNEL_MULTIPLY, scale, outer);
+    scale = kernel_multiply(kernel, scale, outer);
     return kernel_select(kernel, valid, scale, kernel_constant(kernel, type, 0));
 }
 
@@ -296,15 +296,14 @@ static void lower_hidden_gradient(Lowering *lowering, const Node *node, const Vi
     const LogSum known = load_log_sum(lowering, seen, type);
     const View logits = column_of(seen, SEEN_LABEL), sums = column_of(seen, SEEN_SUM);
     Register logit = kernel_load(kernel, lower_operand(lowering, &logits, step));
-    Register slope = kernel_binary(kernel, KERNEL_SUBTRACT, probability_of(kernel, &known, logit), one);
+    Register slope = kernel_subtract(kernel, probability_of(kernel, &known, logit), one);
     Register sum = kernel_load(kernel, lower_operand(lowering, &sums, step));
     Register share = kernel_binary(kernel, KERNEL_DIVIDE, scale, sum);
-    slope = kernel_binary(kernel, KERNEL_MULTIPLY, slope, scale);
+    slope = kernel_multiply(kernel, slope, scale);
     kernel_begin_phase(kernel, true);
-    Register others = kernel_binary(kernel, KERNEL_MULTIPLY, kernel_load(kernel, pulled), share);
-    Register own = kernel_binary(kernel, KERNEL_MULTIPLY, kernel_load_at(kernel, row, at, elements), slope);
-    kernel_store(kernel, lower_operand(lowering, &output, output.stride),
-                 kernel_binary(kernel, KERNEL_ADD, others, own));
+    Register others = kernel_multiply(kernel, kernel_load(kernel, pulled), share);
+    Register own = kernel_multiply(kernel, kernel_load_at(kernel, row, at, elements), slope);
+    kernel_store(kernel, lower_operand(lowering, &output, output.stride), kernel_add(kernel, others, own));
     lower_end(lowering);
 }
 
@@ -316,13 +315,13 @@ static void lower_slope(Lowering *lowering, const Node *node, const Slice *slice
     DType type = kernel_register_type(graph_value(lowering->graph, slice->logits.base)->dtype);
     kernel_begin_phase(kernel, false);
     Register label = load_label(lowering, node, 1, 0), scale = row_scale(lowering, node, label, type);
-    label = kernel_binary(kernel, KERNEL_SUBTRACT, label, kernel_constant_integer(kernel, slice->first));
+    label = kernel_subtract(kernel, label, kernel_constant_integer(kernel, slice->first));
     const LogSum known = load_log_sum(lowering, seen, type);
     kernel_begin_phase(kernel, true);
     Register probability = probability_of(kernel, &known, kernel_load(kernel, x));
     Register hit = kernel_binary(kernel, KERNEL_EQUAL, label, kernel_axis(kernel, 1));
-    Register slope = kernel_binary(kernel, KERNEL_SUBTRACT, probability, kernel_convert(kernel, type, hit));
-    kernel_store(kernel, x, kernel_binary(kernel, KERNEL_MULTIPLY, slope, scale));
+    Register slope = kernel_subtract(kernel, probability, kernel_convert(kernel, type, hit));
+    kernel_store(kernel, x, kernel_multiply(kernel, slope, scale));
     lower_end(lowering);
 }
 

@@ -64,7 +64,7 @@ static Register begin_exponentials(const Rows *rows, Register *maximum)
     *maximum = kernel_binary(kernel, KERNEL_MAXIMUM, *maximum, least);
     kernel_begin_phase(kernel, true);
     Register x = kernel_load(kernel, rows->input[0]);
-    return kernel_unary(kernel, KERNEL_EXP, kernel_binary(kernel, KERNEL_SUBTRACT, x, *maximum));
+    return kernel_unary(kernel, KERNEL_EXP, kernel_subtract(kernel, x, *maximum));
 }
 
 void lower_softmax(Lowering *lowering, const Node *node)
@@ -80,7 +80,7 @@ void lower_softmax(Lowering *lowering, const Node *node)
     Register share = kernel_unary(rows.kernel, KERNEL_RECIPROCAL, sum);
     kernel_begin_phase(rows.kernel, true);
     Register stored = kernel_load(rows.kernel, rows.output);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, stored, share));
+    kernel_store(rows.kernel, rows.output, kernel_multiply(rows.kernel, stored, share));
     lower_end(lowering);
 }
 
@@ -95,14 +95,14 @@ void lower_softmax_gradient(Lowering *lowering, const Node *node)
     Register origin = kernel_load(rows.kernel, lower_operand_broadcast(lowering, &first));
     kernel_begin_phase(rows.kernel, true);
     Register y = kernel_load(rows.kernel, rows.input[0]), dy = kernel_load(rows.kernel, rows.input[1]);
-    Register slope = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, origin);
-    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, slope));
+    Register slope = kernel_subtract(rows.kernel, dy, origin);
+    Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_multiply(rows.kernel, y, slope));
     kernel_begin_phase(rows.kernel, true);
     y = kernel_load(rows.kernel, rows.input[0]);
     dy = kernel_load(rows.kernel, rows.input[1]);
-    slope = kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, origin);
-    Register rest = kernel_binary(rows.kernel, KERNEL_SUBTRACT, slope, sum);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, rest));
+    slope = kernel_subtract(rows.kernel, dy, origin);
+    Register rest = kernel_subtract(rows.kernel, slope, sum);
+    kernel_store(rows.kernel, rows.output, kernel_multiply(rows.kernel, y, rest));
     lower_end(lowering);
 }
 
@@ -116,8 +116,8 @@ void lower_log_softmax(Lowering *lowering, const Node *node)
     kernel_begin_phase(rows.kernel, true);
     /* In this order: maximum + logarithm is rounded to the maximum where that is large. */
     Register shifted = kernel_load(rows.kernel, rows.input[0]);
-    shifted = kernel_binary(rows.kernel, KERNEL_SUBTRACT, shifted, maximum);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, shifted, logarithm));
+    shifted = kernel_subtract(rows.kernel, shifted, maximum);
+    kernel_store(rows.kernel, rows.output, kernel_subtract(rows.kernel, shifted, logarithm));
     lower_end(lowering);
 }
 
@@ -128,8 +128,8 @@ void lower_log_softmax_gradient(Lowering *lowering, const Node *node)
     Register sum = kernel_reduce(rows.kernel, KERNEL_SUM, kernel_load(rows.kernel, rows.input[1]));
     kernel_begin_phase(rows.kernel, true);
     Register y = kernel_unary(rows.kernel, KERNEL_EXP, kernel_load(rows.kernel, rows.input[0]));
-    Register part = kernel_binary(rows.kernel, KERNEL_MULTIPLY, y, sum);
+    Register part = kernel_multiply(rows.kernel, y, sum);
     Register dy = kernel_load(rows.kernel, rows.input[1]);
-    kernel_store(rows.kernel, rows.output, kernel_binary(rows.kernel, KERNEL_SUBTRACT, dy, part));
+    kernel_store(rows.kernel, rows.output, kernel_subtract(rows.kernel, dy, part));
     lower_end(lowering);
 }

@@ -19,7 +19,7 @@ bool differentiate_softsign(Differentiation *d, const Node *node)
 void lower_softsign(Lowering *lowering, const Node *node)
 {
     Kernel *kernel = lower_begin_map(lowering, node);
-    Register x = lower_load_input(lowering, node, 0), one = kernel_constant(kernel, kernel_type(kernel, x), 1);
-    Register divisor = kernel_binary(kernel, KERNEL_ADD, kernel_unary(kernel, KERNEL_ABSOLUTE, x), one);
+    Register x = lower_load_input(lowering, node, 0), one = kernel_constant_like(kernel, x, 1);
+    Register divisor = kernel_add(kernel, kernel_unary(kernel, KERNEL_ABSOLUTE, x), one);
     lower_end_map(lowering, node, kernel_binary(kernel, KERNEL_DIVIDE, x, divisor));
 }

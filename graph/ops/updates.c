@@ -59,33 +59,12 @@ typedef struct Update {
     Register gradient;        /* scaled */
 } Update;
 
-static Register multiply(const Update *update, Register a, Register b)
-{
-    return kernel_binary(update->kernel, KERNEL_MULTIPLY, a, b);
-}
-
-static Register add(const Update *update, Register a, Register b)
-{
-    return kernel_binary(update->kernel, KERNEL_ADD, a, b);
-}
-
-static Register subtract(const Update *update, Register a, Register b)
-{
-    return kernel_binary(update->kernel, KERNEL_SUBTRACT, a, b);
-}
-
 static Register load_scalar(const Update *update, int which)
 {
     View view = lower_view(update->lowering, update->scalars);
     view.offset += which;
     int operand = lower_operand(update->lowering, &view, (int64_t[KERNEL_MAX_AXES]){0});
     return kernel_convert(update->kernel, update->type, kernel_load(update->kernel, operand));
-}
-
-static int operand_of(Lowering *lowering, ValueId value)
-{
-    View view = lower_view(lowering, value);
-    return lower_operand_broadcast(lowering, &view);
 }
 
 /* The accumulated gradient, which is left zero for the next step: while its line is at hand, that costs nothing. */
@@ -103,30 +82,30 @@ static Update begin_update(Lowering *lowering, const Node *node)
     Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
     int axes = lower_axes(&parameter->shape, extent);
     update.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
-    update.parameter = operand_of(lowering, node->inputs[0]);
-    int gradient = operand_of(lowering, node->inputs[1]);
+    update.parameter = lower_operand_of(lowering, node->inputs[0]);
+    int gradient = lower_operand_of(lowering, node->inputs[1]);
     for (int i = 3; i < node->input_count; i++) {
-        update.memory[i - 3] = operand_of(lowering, node->inputs[i]);
+        update.memory[i - 3] = lower_operand_of(lowering, node->inputs[i]);
         update.kernel->operands[update.memory[i - 3]].often_zero = true;
     }
     update.kernel->operands[gradient].often_zero = true; /* in the rows of a table that nothing reads */
     Register scale = load_scalar(&update, SKY_STEP_GRADIENT_SCALE);
-    update.gradient = multiply(&update, take_gradient(&update, gradient), scale);
+    update.gradient = kernel_multiply(update.kernel, take_gradient(&update, gradient), scale);
     return update;
 }
 
 /* gradient + weight decay * parameter */
 static Register decayed_gradient(const Update *update, Register parameter)
 {
-    Register decay = multiply(update, load_scalar(update, SKY_STEP_WEIGHT_DECAY), parameter);
-    return add(update, update->gradient, decay);
+    Register decay = kernel_multiply(update->kernel, load_scalar(update, SKY_STEP_WEIGHT_DECAY), parameter);
+    return kernel_add(update->kernel, update->gradient, decay);
 }
 
 /* parameter - learning rate * direction */
 static void step(const Update *update, Register parameter, Register direction)
 {
-    Register change = multiply(update, load_scalar(update, SKY_STEP_LEARNING_RATE), direction);
-    kernel_store(update->kernel, update->parameter, subtract(update, parameter, change));
+    Register change = kernel_multiply(update->kernel, load_scalar(update, SKY_STEP_LEARNING_RATE), direction);
+    kernel_store(update->kernel, update->parameter, kernel_subtract(update->kernel, parameter, change));
     lower_end(update->lowering);
 }
 
@@ -143,8 +122,8 @@ void lower_momentum_update(Lowering *lowering, const Node *node)
     Register parameter = kernel_load(update.kernel, update.parameter);
     Register gradient = decayed_gradient(&update, parameter);
     Register old = kernel_load(update.kernel, update.memory[0]);
-    Register kept = multiply(&update, load_scalar(&update, SKY_STEP_BETA1), old);
-    Register velocity = add(&update, kept, gradient);
+    Register kept = kernel_multiply(update.kernel, load_scalar(&update, SKY_STEP_BETA1), old);
+    Register velocity = kernel_add(update.kernel, kept, gradient);
     kernel_store(update.kernel, update.memory[0], velocity);
     step(&update, parameter, velocity);
 }
@@ -153,9 +132,9 @@ void lower_momentum_update(Lowering *lowering, const Node *node)
 static Register moving_average(const Update *update, int which, Register beta, Register value)
 {
     Register one = kernel_constant(update->kernel, update->type, 1);
-    Register rest = multiply(update, subtract(update, one, beta), value);
-    Register kept = multiply(update, kernel_load(update->kernel, update->memory[which]), beta);
-    Register average = add(update, kept, rest);
+    Register rest = kernel_multiply(update->kernel, kernel_subtract(update->kernel, one, beta), value);
+    Register kept = kernel_multiply(update->kernel, kernel_load(update->kernel, update->memory[which]), beta);
+    Register average = kernel_add(update->kernel, kept, rest);
     kernel_store(update->kernel, update->memory[which], average);
     return average;
 }
@@ -168,19 +147,19 @@ void lower_adam_update(Lowering *lowering, const Node *node)
     Register parameter = kernel_load(update.kernel, update.parameter), gradient = update.gradient;
     if (decoupled) {
         Register rate = load_scalar(&update, SKY_STEP_LEARNING_RATE);
-        Register decay = multiply(&update, load_scalar(&update, SKY_STEP_WEIGHT_DECAY), rate);
+        Register decay = kernel_multiply(update.kernel, load_scalar(&update, SKY_STEP_WEIGHT_DECAY), rate);
         Register one = kernel_constant(update.kernel, update.type, 1);
-        parameter = multiply(&update, parameter, subtract(&update, one, decay));
+        parameter = kernel_multiply(update.kernel, parameter, kernel_subtract(update.kernel, one, decay));
     } else {
         gradient = decayed_gradient(&update, parameter);
     }
     Register first = moving_average(&update, 0, load_scalar(&update, SKY_STEP_BETA1), gradient);
-    Register square = multiply(&update, gradient, gradient);
+    Register square = kernel_multiply(update.kernel, gradient, gradient);
     Register second = moving_average(&update, 1, load_scalar(&update, SKY_STEP_BETA2), square);
-    Register unbiased = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION2), second);
+    Register unbiased = kernel_multiply(update.kernel, load_scalar(&update, SKY_STEP_CORRECTION2), second);
     Register root = kernel_unary(update.kernel, KERNEL_SQRT, unbiased);
-    Register divisor = add(&update, root, load_scalar(&update, SKY_STEP_EPSILON));
-    Register corrected = multiply(&update, load_scalar(&update, SKY_STEP_CORRECTION1), first);
+    Register divisor = kernel_add(update.kernel, root, load_scalar(&update, SKY_STEP_EPSILON));
+    Register corrected = kernel_multiply(update.kernel, load_scalar(&update, SKY_STEP_CORRECTION1), first);
     step(&update, parameter, kernel_binary(update.kernel, KERNEL_DIVIDE, corrected, divisor));
 }
 
@@ -240,12 +219,13 @@ static int lamb_operand(const Lamb *lamb, ValueId value, int64_t offset, int64_t
 /* Adam's direction with the decay added: where the step goes, before its length is chosen. */
 static Register lamb_direction(const Update *update, Register parameter, Register first, Register second)
 {
-    Register unbiased = multiply(update, second, load_scalar(update, SKY_STEP_CORRECTION2));
+    Register unbiased = kernel_multiply(update->kernel, second, load_scalar(update, SKY_STEP_CORRECTION2));
     Register root = kernel_unary(update->kernel, KERNEL_SQRT, unbiased);
-    Register divisor = add(update, root, load_scalar(update, SKY_STEP_EPSILON));
-    Register corrected = multiply(update, first, load_scalar(update, SKY_STEP_CORRECTION1));
+    Register divisor = kernel_add(update->kernel, root, load_scalar(update, SKY_STEP_EPSILON));
+    Register corrected = kernel_multiply(update->kernel, first, load_scalar(update, SKY_STEP_CORRECTION1));
     Register direction = kernel_binary(update->kernel, KERNEL_DIVIDE, corrected, divisor);
-    return add(update, direction, multiply(update, parameter, load_scalar(update, SKY_STEP_WEIGHT_DECAY)));
+    return kernel_add(update->kernel, direction,
+                      kernel_multiply(update->kernel, parameter, load_scalar(update, SKY_STEP_WEIGHT_DECAY)));
 }
 
 /* New m and v; the squares of parameter and direction of every part. */
@@ -260,14 +240,15 @@ static void lower_lamb_moments(Lamb *lamb)
     int squares = lamb_operand(lamb, node->outputs[0], 0, 1, 0);
     int steps = lamb_operand(lamb, node->outputs[0], lamb->parts, 1, 0);
     Register scale = load_scalar(update, SKY_STEP_GRADIENT_SCALE);
-    Register scaled = multiply(update, take_gradient(update, gradient), scale);
+    Register scaled = kernel_multiply(update->kernel, take_gradient(update, gradient), scale);
     Register first = moving_average(update, 0, load_scalar(update, SKY_STEP_BETA1), scaled);
-    Register square = multiply(update, scaled, scaled);
+    Register square = kernel_multiply(update->kernel, scaled, scaled);
     Register second = moving_average(update, 1, load_scalar(update, SKY_STEP_BETA2), square);
     Register value = kernel_load(update->kernel, parameter);
     Register direction = lamb_direction(update, value, first, second);
-    Register value_squares = kernel_reduce(update->kernel, KERNEL_SUM, multiply(update, value, value));
-    Register step_squares = kernel_reduce(update->kernel, KERNEL_SUM, multiply(update, direction, direction));
+    Register value_squares = kernel_reduce(update->kernel, KERNEL_SUM, kernel_multiply(update->kernel, value, value));
+    Register step_squares =
+        kernel_reduce(update->kernel, KERNEL_SUM, kernel_multiply(update->kernel, direction, direction));
     kernel_begin_phase(update->kernel, false);
     kernel_store(update->kernel, squares, value_squares);
     kernel_store(update->kernel, steps, step_squares);
@@ -295,7 +276,7 @@ static void lower_lamb_rate(Lamb *lamb)
     Register has_step = kernel_binary(kernel, KERNEL_LESS, zero, step_length);
     Register both = kernel_binary(kernel, KERNEL_AND, has_length, has_step);
     Register factor = kernel_select(kernel, both, ratio, one);
-    kernel_store(kernel, to, multiply(update, load_scalar(update, SKY_STEP_LEARNING_RATE), factor));
+    kernel_store(kernel, to, kernel_multiply(update->kernel, load_scalar(update, SKY_STEP_LEARNING_RATE), factor));
     lower_end(update->lowering);
 }
 
@@ -310,8 +291,8 @@ static void lower_lamb_step(Lamb *lamb)
     Register second = kernel_load(kernel, lamb_operand(lamb, node->inputs[4], 0, 0, 1));
     Register rate = kernel_load(kernel, lamb_operand(lamb, node->outputs[0], 2 * lamb->parts, 0, 0));
     Register value = kernel_load(kernel, update->parameter);
-    Register change = multiply(update, rate, lamb_direction(update, value, first, second));
-    kernel_store(kernel, update->parameter, subtract(update, value, change));
+    Register change = kernel_multiply(update->kernel, rate, lamb_direction(update, value, first, second));
+    kernel_store(kernel, update->parameter, kernel_subtract(update->kernel, value, change));
     lower_end(update->lowering);
 }
 

@@ -102,7 +102,7 @@ bool append_updates(Graph *graph, const PassOptions *options, Diagnostics *diagn
             inputs[count++] = graph_add_state(graph, state, p);
         }
         Attribute decoupled = attribute_integer("decoupled", spec->numbers.kind == SKY_ADAMW);
-        const Node *last = graph_node(graph, graph_value(graph, gradient)->producer);
+        const Node *last = graph_producer(graph, gradient);
         NodeOrigin origin = {
             .name = name, .phase = PHASE_UPDATE, .differentiates = last->differentiates, .layer = last->layer};
         if (!graph_add_node(graph, updates[spec->numbers.kind].op, origin, inputs, count, &decoupled, 1, NULL, 0,

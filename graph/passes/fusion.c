@@ -15,9 +15,8 @@ typedef struct Matcher {
 
 static const Node *producer(const Matcher *matcher, ValueId value, Opcode op)
 {
-    NodeId id = graph_value(matcher->graph, value)->producer;
-    const Node *node = graph_node(matcher->graph, id);
-    return id && node->op == op ? node : NULL;
+    const Node *node = graph_producer(matcher->graph, value);
+    return node->op == op ? node : NULL;
 }
 
 /* A node of operator `op` that makes `value`, which nobody else reads: it may disappear into the composite. */

@@ -19,17 +19,11 @@ typedef struct Places {
     int embeddings, attention, residual;
 } Places;
 
-static const Node *producer(const Graph *graph, ValueId value)
-{
-    /* Of values that no node makes: node 0, which has no operator. */
-    return graph_node(graph, graph_value(graph, value)->producer);
-}
-
 /* What the value shows: looks through operators that move elements, and through conversions. */
 static ValueId behind_views(const Graph *graph, ValueId value)
 {
     for (;;) {
-        const Node *node = producer(graph, value);
+        const Node *node = graph_producer(graph, value);
         if (!operator_has(node->op, IS_MOVEMENT | CONVERTS | IS_LOOKUP)) return value;
         value = node->inputs[0];
     }
@@ -46,7 +40,7 @@ static bool is_weight(const Graph *graph, ValueId value)
 static NodeId dense_layer(const Graph *graph, ValueId value)
 {
     for (;;) {
-        const Node *node = producer(graph, value);
+        const Node *node = graph_producer(graph, value);
         if (node->op == OP_MatMul && is_weight(graph, node->inputs[1])) return graph_value(graph, value)->producer;
         if (operator_has(node->op, IS_MOVEMENT) && !operator_has(node->op, REORDERS) &&
             shape_elements(&graph_value(graph, node->inputs[0])->shape) ==
@@ -77,7 +71,7 @@ static bool depends_on(const Graph *graph, ValueId value, ValueId source)
  * dense layer, too: a projection of the embeddings, which the part then reads. */
 static ValueId residual_branch(const Graph *graph, ValueId value)
 {
-    const Node *sum = producer(graph, value);
+    const Node *sum = graph_producer(graph, value);
     if (sum->op != OP_Add) return 0;
     bool first = dense_layer(graph, sum->inputs[0]), second = dense_layer(graph, sum->inputs[1]);
     if (first != second) return sum->inputs[second];
@@ -98,8 +92,8 @@ static bool weighs_values(const Graph *graph, const Node *node)
 {
     if (node->op != OP_MatMul) return false;
     ValueId left = behind_views(graph, node->inputs[0]);
-    if (producer(graph, left)->op == OP_Where) left = behind_views(graph, producer(graph, left)->inputs[2]);
-    return producer(graph, left)->op == OP_Softmax;
+    if (graph_producer(graph, left)->op == OP_Where) left = behind_views(graph, graph_producer(graph, left)->inputs[2]);
+    return graph_producer(graph, left)->op == OP_Softmax;
 }
 
 /* An encoder's result, on its way to a classifier that is a graph output. */
@@ -111,7 +105,7 @@ static void find_classifiers(Places *places)
         NodeId dense = dense_layer(graph, graph->outputs[i].value);
         if (!dense) continue;
         ValueId input = graph_node(graph, dense)->inputs[0];
-        const Node *features = producer(graph, behind_views(graph, input));
+        const Node *features = graph_producer(graph, behind_views(graph, input));
         bool pooled = operator_has(features->op, IS_MAP) && features->input_count == 1; /* an activation */
         if (pooled || (features->op == OP_LayerNormalization && residual_branch(graph, features->inputs[0])))
             choose(places, input, dense, &count);

@@ -173,8 +173,7 @@ static void place_carried(const Cutter *cutter)
     for (NodeId n = (NodeId)graph->node_count - 1; n > 0; n--) {
         const Node *node = graph_node(graph, n);
         for (int i = 0; node->op != OP_NONE && i < node->input_count; i++)
-            if (cutter->carried[node->inputs[i]])
-                graph_node(graph, graph_value(graph, node->inputs[i])->producer)->layer = node->layer;
+            if (cutter->carried[node->inputs[i]]) graph_producer(graph, node->inputs[i])->layer = node->layer;
     }
 }
 

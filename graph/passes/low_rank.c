@@ -74,7 +74,7 @@ static bool rebuild_product(const Builder *b, const LowRank *low_rank, const Low
     ValueId sum = build_binary(b, OP_Add, product, added);
     if (!sum || !shape_equal(&graph_value(graph, sum)->shape, &shape)) bug("a branch changes '%s'", node->name);
     /* The sum takes the place of the product's value, whose name and number others know. */
-    Node *last = graph_node(graph, graph_value(graph, sum)->producer);
+    Node *last = graph_producer(graph, sum);
     last->outputs[0] = whole;
     graph_value(graph, whole)->producer = graph_value(graph, sum)->producer;
     graph_value(graph, sum)->producer = 0;

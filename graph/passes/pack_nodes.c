@@ -157,7 +157,7 @@ static bool pack_moved_labels(Packer *packer)
     ValueId from = packer->node.inputs[0];
     bool joins = packer->node.op == OP_Concat;
     if (!goes_into_loss(packer) || (!joins && packer->node.op != OP_Slice)) return false;
-    if (joins) from = graph_node(graph, graph_value(graph, from)->producer)->inputs[0];
+    if (joins) from = graph_producer(graph, from)->inputs[0];
     const Labels *labels = moved_labels(packer, from);
     if (!labels) return false;
     Packed moved = {from, packer->layouts[from]};

@@ -310,9 +310,8 @@ static bool counts_up(const Value *indices)
  * columns], instead of rows of rows. 0: it is not. */
 static ValueId gather_from_table(Packer *packer, ValueId value, int axis)
 {
-    const NodeId producer = graph_value(packer->graph, value)->producer;
-    const Node *node = producer ? graph_node(packer->graph, producer) : NULL;
-    if (!node || node->op != OP_Gather || node_integer(node, "axis", 0) != 0) return 0;
+    const Node *node = graph_producer(packer->graph, value);
+    if (node->op != OP_Gather || node_integer(node, "axis", 0) != 0) return 0;
     ValueId table = node->inputs[0], numbers = node->inputs[1];
     const Attribute *attributes = node->attributes; /* rows without a gradient among them */
     int attribute_count = node->attribute_count;

@@ -79,7 +79,7 @@ static void choose(Recomputation *recomputation, ValueId value)
     const Graph *graph = recomputation->graph;
     if (recomputation->chosen[value] || !may_remake(graph, value)) return;
     recomputation->chosen[value] = true;
-    const Node *node = graph_node(graph, graph_value(graph, value)->producer);
+    const Node *node = graph_producer(graph, value);
     for (int i = 0; !operator_has(node->op, IS_PRODUCT) && i < node->input_count; i++)
         if (node->inputs[i]) choose(recomputation, node->inputs[i]);
 }
@@ -125,7 +125,7 @@ static bool *read_by_backward(const Graph *graph)
         const Node *node = graph_node(graph, n);
         for (int i = 0; node->op != OP_NONE && node->phase == PHASE_BACKWARD && i < node->input_count; i++)
             for (ValueId value = node->inputs[i]; value;) {
-                const Node *producer = graph_node(graph, graph_value(graph, value)->producer);
+                const Node *producer = graph_producer(graph, value);
                 read[value] = true;
                 bool is_view = operator_has(producer->op, IS_MOVEMENT) &&
                                elements(graph, producer->inputs[0]) == elements(graph, value);

@@ -122,7 +122,7 @@ static ValueId copy_in(Sharer *sharer, ValueId value, int layer)
     if (!is_carried(sharer, value)) return value;
     ValueId known = find_use(sharer, value, layer);
     if (known) return known;
-    const Node node = *graph_node(sharer->graph, graph_value(sharer->graph, value)->producer);
+    const Node node = *graph_producer(sharer->graph, value);
     copy_node(sharer, &node, layer);
     return copy_in(sharer, value, layer);
 }

@@ -83,7 +83,7 @@ static void move_last(Graph *graph, NodeId to, ValueId first_output)
 static void slice(Graph *graph, NodeId loss, NodeId product, bool differentiate)
 {
     const Node old = *graph_node(graph, loss), logits = *graph_node(graph, product);
-    const Node *maker = graph_node(graph, graph_value(graph, logits.inputs[1])->producer);
+    const Node *maker = graph_producer(graph, logits.inputs[1]);
     bool by_rows = maker->op == OP_Transpose;
     ValueId table = by_rows ? maker->inputs[0] : logits.inputs[1], hidden = logits.inputs[0];
     const Value *shown = graph_value(graph, hidden);

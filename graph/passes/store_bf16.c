@@ -186,7 +186,7 @@ typedef struct FactorUses {
 static ValueId shown(const Graph *graph, ValueId value)
 {
     for (;;) {
-        const Node *made = graph_node(graph, graph_value(graph, value)->producer);
+        const Node *made = graph_producer(graph, value);
         if (!is_view(graph, made)) return value;
         value = made->inputs[0];
     }

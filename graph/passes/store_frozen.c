@@ -54,10 +54,10 @@ static void find_turned(FrozenForm *form)
 /* The parameter that the value is a view of; 0: it is none. */
 static ValueId viewed_parameter(const Graph *graph, ValueId value)
 {
-    const Node *maker = graph_node(graph, graph_value(graph, value)->producer);
+    const Node *maker = graph_producer(graph, value);
     while (operator_has(maker->op, REORDERS | REGROUPS)) {
         value = maker->inputs[0];
-        maker = graph_node(graph, graph_value(graph, value)->producer);
+        maker = graph_producer(graph, value);
     }
     return graph_value(graph, value)->role == ROLE_PARAMETER ? shared_parameter(graph, value) : 0;
 }
