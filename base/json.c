@@ -171,104 +171,62 @@ static bool member_error(JsonReader reader, const char *path, const char *key, c
     return json_refuse(reader, object, problem);
 }
 
-/* The member, or NULL. Reports an `object` that is not an object, and a required member that is missing. */
+/* The member, or NULL. Reports an `object` that is not an object, a required member that is missing, and one of another
+ * type than these, which are bits. */
 static bool find_member(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
-                        json_t **member)
+                        unsigned types, const char *problem, json_t **member)
 {
     *member = NULL;
     if (!json_is_object(object)) return json_refuse(reader, path, "must be an object");
     *member = json_object_get(object, key);
-    return *member || !required || member_error(reader, path, key, "is missing");
+    if (!*member) return !required || member_error(reader, path, key, "is missing");
+    return (types >> json_typeof(*member) & 1) || member_error(reader, path, key, problem);
 }
 
-static bool get_string(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
-                       const char **value)
+bool json_read_string(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                      const char **value)
 {
     json_t *member;
-    if (!find_member(reader, object, path, key, required, &member)) return false;
-    if (!member) return true;
-    if (!json_is_string(member)) return member_error(reader, path, key, "must be a string");
-    *value = json_string_value(member);
+    if (!find_member(reader, object, path, key, required, 1 << JSON_STRING, "must be a string", &member)) return false;
+    if (member) *value = json_string_value(member);
     return true;
 }
 
-static bool get_number(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
-                       double *value)
+bool json_read_number(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                      double *value)
 {
+    enum { NUMBERS = 1 << JSON_INTEGER | 1 << JSON_REAL };
     json_t *member;
-    if (!find_member(reader, object, path, key, required, &member)) return false;
+    if (!find_member(reader, object, path, key, required, NUMBERS, "must be a number", &member)) return false;
     if (!member) return true;
-    if (!json_is_number(member)) return member_error(reader, path, key, "must be a number");
     double number = json_number_value(member);
     if (!isfinite(number)) return member_error(reader, path, key, "must be finite");
     *value = number;
     return true;
 }
 
-static bool get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
-                        int64_t *value)
+bool json_read_integer(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                       int64_t *value)
 {
+    static const char problem[] = "must be an integer";
+    enum { NUMBERS = 1 << JSON_INTEGER | 1 << JSON_REAL };
     json_t *member;
-    if (!find_member(reader, object, path, key, required, &member)) return false;
-    if (!member) return true;
+    if (!find_member(reader, object, path, key, required, NUMBERS, problem, &member)) return false;
+    if (json_is_integer(member)) *value = json_integer_value(member);
+    if (!json_is_real(member)) return true;
     /* Many writers print whole numbers as 8e9 or 8.0. Beyond 2^53 such a number may be rounded, so it is refused. */
-    if (json_is_real(member)) {
-        double number = json_real_value(member);
-        if (!(fabs(number) <= 0x1p53) || number != floor(number))
-            return member_error(reader, path, key, "must be an integer");
-        *value = (int64_t)number;
-        return true;
-    }
-    if (!json_is_integer(member)) return member_error(reader, path, key, "must be an integer");
-    *value = json_integer_value(member);
+    double number = json_real_value(member);
+    if (!(fabs(number) <= 0x1p53) || number != floor(number)) return member_error(reader, path, key, problem);
+    *value = (int64_t)number;
     return true;
-}
-
-bool json_get_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value)
-{
-    return get_string(reader, object, path, key, true, value);
-}
-
-bool json_get_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value)
-{
-    return get_number(reader, object, path, key, true, value);
-}
-
-bool json_get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value)
-{
-    return get_integer(reader, object, path, key, true, value);
 }
 
 bool json_get_array(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value)
 {
-    json_t *member;
-    if (!find_member(reader, object, path, key, true, &member)) return false;
-    if (!json_is_array(member)) return member_error(reader, path, key, "must be an array");
-    *value = member;
-    return true;
+    return find_member(reader, object, path, key, true, 1 << JSON_ARRAY, "must be an array", value);
 }
 
 bool json_get_object(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value)
 {
-    json_t *member;
-    if (!find_member(reader, object, path, key, true, &member)) return false;
-    if (!json_is_object(member)) return member_error(reader, path, key, "must be an object");
-    *value = member;
-    return true;
-}
-
-bool json_optional_string(JsonReader reader, const json_t *object, const char *path, const char *key,
-                          const char **value)
-{
-    return get_string(reader, object, path, key, false, value);
-}
-
-bool json_optional_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value)
-{
-    return get_number(reader, object, path, key, false, value);
-}
-
-bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value)
-{
-    return get_integer(reader, object, path, key, false, value);
+    return find_member(reader, object, path, key, true, 1 << JSON_OBJECT, "must be an object", value);
 }

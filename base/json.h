@@ -46,14 +46,20 @@ typedef struct JsonReader {
 /* Reports what is wrong with the value at `path` (NULL: the document); false. */
 bool json_refuse(JsonReader reader, const char *path, const char *reason);
 
-bool json_get_string(JsonReader reader, const json_t *object, const char *path, const char *key, const char **value);
-bool json_get_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
-bool json_get_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
+bool json_read_string(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                      const char **value);
+bool json_read_number(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                      double *value);
+bool json_read_integer(JsonReader reader, const json_t *object, const char *path, const char *key, bool required,
+                       int64_t *value);
 bool json_get_array(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
 bool json_get_object(JsonReader reader, const json_t *object, const char *path, const char *key, json_t **value);
-bool json_optional_string(JsonReader reader, const json_t *object, const char *path, const char *key,
-                          const char **value);
-bool json_optional_number(JsonReader reader, const json_t *object, const char *path, const char *key, double *value);
-bool json_optional_integer(JsonReader reader, const json_t *object, const char *path, const char *key, int64_t *value);
+#define json_get_string(reader, object, path, key, value) json_read_string(reader, object, path, key, true, value)
+#define json_get_number(reader, object, path, key, value) json_read_number(reader, object, path, key, true, value)
+#define json_get_integer(reader, object, path, key, value) json_read_integer(reader, object, path, key, true, value)
+#define json_optional_string(reader, object, path, key, value) json_read_string(reader, object, path, key, false, value)
+#define json_optional_number(reader, object, path, key, value) json_read_number(reader, object, path, key, false, value)
+#define json_optional_integer(reader, object, path, key, value)                                                        \
+    json_read_integer(reader, object, path, key, false, value)
 
 #endif
