@@ -45,6 +45,13 @@ int64_t shape_elements(const Shape *shape)
     return count > INT64_MAX / 16 ? -1 : count;
 }
 
+int64_t shape_stride(const Shape *shape, int axis)
+{
+    int64_t stride = 1;
+    for (int i = axis + 1; i < shape->rank; i++) stride *= shape->dim[i];
+    return stride;
+}
+
 bool shape_equal(const Shape *a, const Shape *b)
 {
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;

@@ -48,6 +48,7 @@ typedef struct Shape {
 /* The number of elements; -1 if a dimension is negative or the product, or its size in bytes at 16 bytes an element,
  * overflows int64. */
 int64_t shape_elements(const Shape *shape);
+int64_t shape_stride(const Shape *shape, int axis); /* elements from one index of a dense tensor's axis to the next */
 bool shape_equal(const Shape *a, const Shape *b);
 /* Whether they are equal but for a last dimension of 1 that one of them has: [8] and [8,1] hold the same elements. */
 bool shape_equal_but_column(const Shape *a, const Shape *b);

@@ -10,6 +10,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/input_files.h"
+#include "base/parts.h"
 
 /* Adds names that are not there yet to a path that is. */
 static void add_names(Buffer *path, const char *names)
@@ -154,9 +155,7 @@ bool owned_state_spares(const char *directory, const char *log, Diagnostics *dia
 {
     FREED char *path = path_resolve(log), *place = path_resolve(directory);
     const char *inside = path_inside(path, place);
-    size_t length = inside ? strlen(inside) : 0;
-    bool taken =
-        inside && (length < 4 || strcmp(inside + length - 4, ".csv") != 0 || strcmp(inside, "evaluations.csv") == 0);
+    bool taken = inside && (!text_ends_with(inside, ".csv") || strcmp(inside, "evaluations.csv") == 0);
     return !taken || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(log), "name another place, or NAME.csv",
                                        "may be one of the files that are kept in %s", directory);
 }

@@ -11,6 +11,18 @@ bool text_has_part(const char *text, const char *part, const char *separators)
     return false;
 }
 
+bool text_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+size_t text_stem(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length > tail && text_ends_with(text, end) ? length - tail : length;
+}
+
 int word_index(const char *word, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -8,6 +8,13 @@ void cluster_free(Cluster *cluster)
     *cluster = (Cluster){0};
 }
 
+int cluster_find_site(const Cluster *cluster, const char *name)
+{
+    for (int s = 0; s < cluster->site_count; s++)
+        if (strcmp(cluster->sites[s].name, name) == 0) return s;
+    return -1;
+}
+
 int cluster_find_device(const Cluster *cluster, const char *name)
 {
     for (int i = 0; i < cluster->device_count; i++)

@@ -113,6 +113,7 @@ static inline int cluster_blocks(const ClusterDevice *device)
 }
 
 int cluster_find_device(const Cluster *cluster, const char *name); /* -1 if absent */
+int cluster_find_site(const Cluster *cluster, const char *name);
 /* How many devices with `memory: auto` have this one's host and the same words for which OpenCL device it is. */
 int cluster_memory_sharers(const Cluster *cluster, const ClusterDevice *device);
 

@@ -94,10 +94,8 @@ bool cluster_read_site_name(ClusterReader *reader, YamlNode *node, const char *o
     const Cluster *cluster = reader->cluster;
     const char *name;
     if (!yaml_text(&reader->yaml, node, object, "site", &name)) return false;
-    for (*site = 0; *site < cluster->site_count; ++*site)
-        if (strcmp(cluster->sites[*site].name, name) == 0) return true;
-    *site = -1;
-    return yaml_error(&reader->yaml, node, object, "define it under 'sites'", "unknown site '%s'", name);
+    *site = cluster_find_site(cluster, name);
+    return *site >= 0 || yaml_error(&reader->yaml, node, object, "define it under 'sites'", "unknown site '%s'", name);
 }
 
 bool cluster_check_sites(ClusterReader *reader)

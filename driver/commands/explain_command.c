@@ -147,11 +147,9 @@ static int measure_steps(const Measured *m, double *durations)
 static int64_t planned_step(const Plan *plan, int microbatches, int64_t *known)
 {
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
-    Simulation simulation;
-    if (known[microbatches] == 0 && plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
+    FREED_WITH(simulation_free) Simulation simulation = {0};
+    if (known[microbatches] == 0 && plan_simulate_first(&simulation, plan, microbatches, &ignored))
         known[microbatches] = simulation.step_ns;
-        simulation_free(&simulation);
-    }
     return known[microbatches];
 }
 

@@ -109,19 +109,17 @@ static bool export_as_asked(const Options *options, TrainedValues *values, Diagn
 bool export_command(const Options *given, Diagnostics *diagnostics)
 {
     FREED_WITH(trained_values_free) TrainedValues values = {0};
-    Settings settings = {.arena = {0}};
+    FREED_WITH(settings_free) Settings settings = {0};
     Options options;
     bool ok = given->output || given->folder || given->adapter || given->gguf ||
               usage_error(diagnostics, "skycc export --help lists the options",
                           "give an output: -o TRAINED.onnx, --folder DIR, --gguf FILE or --adapter DIR");
     ok = ok && (given->gguf || !given->gguf_type ||
                 usage_error(diagnostics, "give --gguf FILE too", "--gguf-type is for --gguf"));
-    ok = ok && run_options_complete(&options, given, &settings, NULL, diagnostics) &&
-         (options.checkpoint ||
-          usage_error(diagnostics, "skycc export --help lists the options",
-                      "give the trained weights: skycc export MODEL.onnx CHECKPOINT, or skycc export RUN")) &&
-         trained_values_open(&values, options.checkpoint, diagnostics) &&
-         export_as_asked(&options, &values, diagnostics);
-    arena_free(&settings.arena);
-    return ok;
+    return ok && run_options_complete(&options, given, &settings, NULL, diagnostics) &&
+           (options.checkpoint ||
+            usage_error(diagnostics, "skycc export --help lists the options",
+                        "give the trained weights: skycc export MODEL.onnx CHECKPOINT, or skycc export RUN")) &&
+           trained_values_open(&values, options.checkpoint, diagnostics) &&
+           export_as_asked(&options, &values, diagnostics);
 }

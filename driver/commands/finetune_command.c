@@ -89,15 +89,12 @@ static void remove_run(Finetuning *finetuning)
 /* Whether the file, or a file of the folder, lies in the directory `real`, also by a link. */
 static bool lies_in(const char *path, const char *real)
 {
-    char *resolved = realpath(path, NULL);
+    FREED char *resolved = realpath(path, NULL);
     bool inside = resolved && path_inside(resolved, real);
-    free(resolved);
     DIR *folder = inside ? NULL : opendir(path);
     for (struct dirent *entry; folder && !inside && (entry = readdir(folder));) {
-        FREED char *file = directory_join(path, entry->d_name);
-        resolved = realpath(file, NULL);
-        inside = resolved && strcmp(entry->d_name, "..") != 0 && path_inside(resolved, real);
-        free(resolved);
+        FREED char *file = directory_join(path, entry->d_name), *target = realpath(file, NULL);
+        inside = target && strcmp(entry->d_name, "..") != 0 && path_inside(target, real);
     }
     if (folder) closedir(folder);
     return inside;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/parts.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/commands/run_options.h"
@@ -21,9 +22,6 @@
 #include "runtime/program/label_names.h"
 
 enum { MOST_BATCH = 32, MOST_ENDS = 8, USUAL_LENGTH = 128 /* the default of --max-length */ };
-
-/* Outputs of heads. */
-static const char *const outputs[] = {"logits", "start_logits", "embedding"};
 
 typedef struct Prediction {
     const Options *options;
@@ -91,6 +89,7 @@ static bool import_model(Prediction *prediction, Diagnostics *diagnostics)
 
 static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnostics *diagnostics)
 {
+    static const char *const outputs[] = {"logits", "start_logits", "embedding"};
     const char *text = onnx_model_property(model, PROPERTY_HEAD);
     Head head = {0};
     if (text && (!head_parse(text, &head) || head.kind == HEAD_NONE))
@@ -102,8 +101,7 @@ static bool check_head(Prediction *prediction, const OnnxModel *model, Diagnosti
     const Onnx__GraphProto *graph = model->proto->graph;
     for (size_t i = 0; i < graph->n_output; i++) {
         const char *name = graph->output[i]->name ? graph->output[i]->name : "";
-        for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++)
-            if (strcmp(name, outputs[k]) == 0) return true;
+        if (word_index(name, outputs, sizeof outputs / sizeof *outputs) >= 0) return true;
     }
     return input_error(diagnostics, prediction->options->model, "use skycc run to print its raw outputs",
                        "has no output 'logits', 'start_logits' or 'embedding'");
@@ -128,24 +126,20 @@ static void read_ends(Prediction *prediction, const json_t *found)
 static bool read_config(Prediction *prediction, const char *text, Diagnostics *diagnostics)
 {
     FREED_WITH(config_free) HuggingFaceConfig config = {0};
-    bool ok = config_parse(&config, text, prediction->options->model, &prediction->arena, diagnostics);
-    if (ok) {
-        prediction->most_width = encoder_most_positions(&config);
-        if (!prediction->labels) prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
-        const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
-        prediction->several |= problem && strcmp(problem, LABELS_SEVERAL) == 0;
-        read_ends(prediction, json_object_get(config.json, "eos_token_id"));
-    }
-    return ok;
+    if (!config_parse(&config, text, prediction->options->model, &prediction->arena, diagnostics)) return false;
+    prediction->most_width = encoder_most_positions(&config);
+    if (!prediction->labels) prediction->labels = config_labels(text, &prediction->arena, &prediction->label_count);
+    const char *problem = json_string_value(json_object_get(config.json, "problem_type"));
+    prediction->several |= problem && strcmp(problem, LABELS_SEVERAL) == 0;
+    read_ends(prediction, json_object_get(config.json, "eos_token_id"));
+    return true;
 }
 
 /* The size of a fixed dimension of the graph's input; 0: symbolic. */
 static int64_t fixed_dimension(const Onnx__ValueInfoProto *input, size_t dimension)
 {
-    const Onnx__TypeProto *type = input->type;
-    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type->shape) return 0;
-    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
-    if (shape->n_dim != 2) return 0; /* the import refuses the rows */
+    const Onnx__TensorShapeProto *shape = onnx_value_shape(input);
+    if (!shape || shape->n_dim != 2) return 0; /* the import refuses the rows */
     const Onnx__TensorShapeProto__Dimension *found = shape->dim[dimension];
     bool fixed = found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
     return fixed && found->dim_value > 0 ? found->dim_value : 0;
@@ -205,12 +199,6 @@ static bool take_checkpoint(Prediction *prediction, Diagnostics *diagnostics)
 
 /* ---- The rows ---- */
 
-static bool is_data_set(const char *path)
-{
-    const char *suffix = strrchr(path, '.');
-    return suffix && strcmp(suffix, ".safetensors") == 0;
-}
-
 static bool check_options(const Options *options, Diagnostics *diagnostics)
 {
     const char *problem = NULL;
@@ -228,9 +216,9 @@ static bool check_options(const Options *options, Diagnostics *diagnostics)
                   "(--prompt TEXT)";
     else if (options->data && options->texts[1])
         problem = "--text2 does not go with --data: name both columns of a table with --text COL,COL";
-    else if (options->data && is_data_set(options->data) && options->texts[0])
+    else if (options->data && text_ends_with(options->data, ".safetensors") && options->texts[0])
         problem = "--text names the columns of a table, but a data set holds token ids: leave --text out";
-    else if (options->data && !is_data_set(options->data) && !options->texts[0])
+    else if (options->data && !text_ends_with(options->data, ".safetensors") && !options->texts[0])
         problem = "name the columns that hold the texts: --text COL[,COL]";
     return !problem || usage_error(diagnostics, "skycc predict --help lists the options", "%s", problem);
 }
@@ -284,7 +272,7 @@ static bool open_tokenizer(Prediction *prediction, Diagnostics *diagnostics)
 static bool read_rows(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
-    if (options->data && is_data_set(options->data)) {
+    if (options->data && text_ends_with(options->data, ".safetensors")) {
         DataOrigin tokens = prediction->origin;
         tokens.labels = NULL;
         bool ok = text_rows_open(&prediction->rows, options->data, diagnostics);
@@ -433,11 +421,7 @@ static bool measure(Prediction *prediction, Diagnostics *diagnostics)
 static bool predict(Prediction *prediction, Diagnostics *diagnostics)
 {
     const Options *options = prediction->options;
-    const char *suffix = options->output ? strrchr(options->output, '.') : NULL;
-    if (prediction->measures && options->tokenizer) {
-        prediction->tokenizer = tokenizer_open_named(options->tokenizer, !options->cased, diagnostics);
-        if (!prediction->tokenizer) return false;
-    }
+    if (prediction->measures && options->tokenizer && !open_tokenizer(prediction, diagnostics)) return false;
     if (!read_labels_of(prediction, diagnostics) ||
         !predictor_open(&prediction->predictor, prediction->path, options->model, &prediction->rows, prediction->batch,
                         prediction->width, options->threads, diagnostics))
@@ -449,14 +433,14 @@ static bool predict(Prediction *prediction, Diagnostics *diagnostics)
                       .labels_of = options->labels,
                       .labels = prediction->labels,
                       .label_count = prediction->label_count,
-                      .json = suffix && strcmp(suffix, ".jsonl") == 0 && is_embedding(prediction),
+                      .json = options->output && text_ends_with(options->output, ".jsonl") && is_embedding(prediction),
                       .several = options->multi_label || (prediction->several && prediction->head == HEAD_SEQUENCE),
                       .compares = options->texts[1] && is_embedding(prediction),
+                      .measures = prediction->measures,
                       .tokenizer = prediction->tokenizer,
                       .rows = &prediction->rows,
                       .predictor = &prediction->predictor,
                       .arena = &prediction->arena};
-    predictions->measures = prediction->measures;
     if (!predictions_begin(predictions, diagnostics)) return false;
     if (prediction->measures) return measure(prediction, diagnostics);
     for (int64_t first = 0; first < prediction->rows.count; first += prediction->batch) {
@@ -501,29 +485,6 @@ static void report(const Prediction *prediction, const Diagnostics *found, Diagn
     for (int i = 0; i < NAMES; i++) diagnostics_free(&renamed[i]);
 }
 
-/* How many parts blanks make of the line. */
-static int count_parts(const char *line, const char *end)
-{
-    int count = 0;
-    for (bool inside = false; line < end && *line != '\n'; line++) {
-        bool blank = *line == ' ' || *line == '\t' || *line == '\r';
-        count += !blank && !inside;
-        inside = !blank;
-    }
-    return count;
-}
-
-/* For words with tags: whether the first lines are a word and its tag each, and name no column. */
-static bool has_tagged_words(const Options *options, const Settings *settings, const char *text, const char *end)
-{
-    const char *task = settings->of[SETTING_TASK].value, *stop = memchr(text, '\n', (size_t)(end - text));
-    const char *column = options->texts[0] ? options->texts[0] : settings->of[SETTING_TEXT].value;
-    if (!task || strcmp(task, "ner") != 0 || !stop || memmem(text, (size_t)(stop - text), column, strlen(column)))
-        return false;
-    int first = count_parts(text, end), second = count_parts(stop + 1, end);
-    return first > 1 && (!second || first == second);
-}
-
 /* Standard input becomes a file, which is read as often as it takes: --data - a table, with tabs between its columns,
  * commas or JSON; --text - a text per line. */
 static bool keep_standard_input(Prediction *prediction, const Settings *settings, Options *options,
@@ -544,15 +505,11 @@ static bool keep_standard_input(Prediction *prediction, const Settings *settings
         if (*copy) json_open(&json, NULL, '{'), json_add_string(&json, "text", copy), json_close(&json, '}');
         buffer_append(&rows, "\n", 1);
     }
-    const char *stop = file.size ? memchr(text, '\n', file.size) : NULL;
-    size_t header = stop ? (size_t)(stop - text) : file.size;
-    bool json = lines || (file.size && strchr("{[", *text) && *text);
-    const char *name = json                                                       ? "input.jsonl"
-                       : header && has_tagged_words(options, settings, text, end) ? "input.conll"
-                       : !header || memchr(text, '\t', header)                    ? "input.tsv"
-                       : memchr(text, ',', header)                                ? "input.csv"
-                                                                                  : "input.tsv";
-    options->data = scratch_place(prediction, name, diagnostics);
+    const char *task = settings->of[SETTING_TASK].value, *words = NULL;
+    if (task && strcmp(task, "ner") == 0)
+        words = options->texts[0] ? options->texts[0] : settings->of[SETTING_TEXT].value;
+    const char *suffix = lines ? ".jsonl" : text_rows_suffix(text, file.size, words);
+    options->data = scratch_place(prediction, arena_format(&prediction->arena, "input%s", suffix), diagnostics);
     prediction->lines = lines;
     if (lines) options->texts[0] = "text";
     return options->data &&
@@ -562,7 +519,7 @@ static bool keep_standard_input(Prediction *prediction, const Settings *settings
 /* A table becomes a data set as the run's own did, with its numbers of labels. */
 static bool tokenize_for_run(Prediction *prediction, Settings *settings, Options *options, Diagnostics *diagnostics)
 {
-    if (!settings->of[SETTING_FORMAT].value || is_data_set(options->data)) return true;
+    if (!settings->of[SETTING_FORMAT].value || text_ends_with(options->data, ".safetensors")) return true;
     SingleCommand command;
     Options tokenizing;
     const char *path = scratch_place(prediction, "rows.safetensors", diagnostics);
@@ -577,11 +534,11 @@ static bool tokenize_for_run(Prediction *prediction, Settings *settings, Options
 
 static bool run_prediction(const Options *given, bool measures, Diagnostics *diagnostics)
 {
-    Settings settings = {.arena = {0}};
+    FREED_WITH(settings_free) Settings settings = {0};
     Options completed, *options = &completed;
     if (!run_options_complete(&completed, given, &settings, "give a text with --text, a table with --data",
                               diagnostics))
-        return arena_free(&settings.arena), false;
+        return false;
     FREED_WITH(prediction_free)
     Prediction prediction = {.options = options,
                              .run = given->model,
@@ -604,7 +561,6 @@ static bool run_prediction(const Options *given, bool measures, Diagnostics *dia
              ? go_on(&prediction, &found)
              : read_rows(&prediction, &found) && settle_width(&prediction, &found) && predict(&prediction, &found));
     report(&prediction, &found, diagnostics);
-    arena_free(&settings.arena);
     return ok;
 }
 
@@ -625,7 +581,7 @@ bool evaluate_command(const Options *options, Diagnostics *diagnostics)
             is_run(given.model) ? "give one table to evaluate on" : "'%s' is not a run of skycc finetune", given.model);
     given.data = given.inputs.items[files - 1];
     if (files == 2) given.checkpoint = given.inputs.items[0];
-    if (!is_run(given.model) && !is_data_set(given.data))
+    if (!is_run(given.model) && !text_ends_with(given.data, ".safetensors"))
         return input_error(diagnostics, given.data, "make it with skycc tokenize", "is not a data set (.safetensors)");
     return run_prediction(&given, true, diagnostics);
 }

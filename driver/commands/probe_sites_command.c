@@ -98,17 +98,10 @@ static int site_of_device(const void *cluster, const char *name)
     return device < 0 ? -1 : ((const Cluster *)cluster)->devices[device].site;
 }
 
-static int find_site(const Cluster *cluster, const char *name)
-{
-    for (int s = 0; s < cluster->site_count; s++)
-        if (strcmp(cluster->sites[s].name, name) == 0) return s;
-    return -1;
-}
-
 static bool probe_cluster(const Options *options, const Cluster *cluster, const WireKeys *keys,
                           Diagnostics *diagnostics)
 {
-    int site = find_site(cluster, options->site);
+    int site = cluster_find_site(cluster, options->site);
     if (site < 0 || cluster->site_count < 2)
         return input_error(diagnostics, options->plan.cluster,
                            "list the sites there: sites: [{name: ..., address: ..., key: ...}, ...]",

@@ -134,19 +134,15 @@ static const char *find_costs(const Options *options, Arena *arena, Diagnostics 
 bool verify_command(const Options *options, Diagnostics *diagnostics)
 {
     FREED_WITH(plan_free) Plan plan = {0};
-    Costs costs;
+    FREED_WITH(costs_free) Costs costs = {0};
     Verified verified;
     FREED_WITH(arena_free) Arena arena = {0};
     const TextList *added = &options->plan.added;
     const char *path = find_costs(options, &arena, diagnostics);
-    if (!path || !plan_read_verdict(&plan, options->plans[0], diagnostics)) return false;
-    bool ok = costs_read(&costs, path, diagnostics);
-    if (ok) {
-        ok = costs_add_devices(&costs, added->items, (int)added->count, diagnostics) &&
-             plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics);
-        if (ok && !options->quiet) print_verdict(&(Report){.plan = &plan, .costs = &costs}, &verified);
-        ok = ok && verify_audits(options, &plan, &costs, diagnostics);
-        costs_free(&costs);
-    }
-    return ok;
+    if (!path || !plan_read_verdict(&plan, options->plans[0], diagnostics) || !costs_read(&costs, path, diagnostics) ||
+        !costs_add_devices(&costs, added->items, (int)added->count, diagnostics) ||
+        !plan_verify(&verified, &plan, &costs, options->allow_unproven, diagnostics))
+        return false;
+    if (!options->quiet) print_verdict(&(Report){.plan = &plan, .costs = &costs}, &verified);
+    return verify_audits(options, &plan, &costs, diagnostics);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "frontend/numpy/npy.h"
 #include "frontend/onnx/tensor.h"
 
@@ -44,16 +45,10 @@ static bool add_onnx(InputTensors *inputs, const char *path, Diagnostics *diagno
     return true;
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t length = strlen(path), suffix_length = strlen(suffix);
-    return length > suffix_length && strcmp(path + length - suffix_length, suffix) == 0;
-}
-
 bool input_tensors_add(InputTensors *inputs, const char *path, Diagnostics *diagnostics)
 {
-    if (has_suffix(path, ".npy") || has_suffix(path, ".npz")) return add_npy(inputs, path, diagnostics);
-    if (has_suffix(path, ".pb")) return add_onnx(inputs, path, diagnostics);
+    if (text_ends_with(path, ".npy") || text_ends_with(path, ".npz")) return add_npy(inputs, path, diagnostics);
+    if (text_ends_with(path, ".pb")) return add_onnx(inputs, path, diagnostics);
     return add_safetensors(inputs, path, diagnostics);
 }
 

@@ -107,19 +107,13 @@ static bool is_meant(const LowRankSpec *spec, const ImportedParameter *parameter
 }
 
 /* Whether the name comes from a module rather than from an exporter. */
-static bool speaks(const char *name)
-{
-    size_t length = strlen(name);
-    return strchr(name, '.') && !strstr(name, "::") && length > 7 && strcmp(name + length - 7, ".weight") == 0;
-}
+static bool speaks(const char *name) { return !strstr(name, "::") && text_stem(name, ".weight") < strlen(name); }
 
 /* The name of the module that the weight belongs to. */
 static const char *module_of(ImportedModel *model, const ImportedParameter *parameter)
 {
     const char *name = speaks(parameter->name) || !parameter->alias ? parameter->name : parameter->alias;
-    size_t length = strlen(name);
-    if (length > 7 && strcmp(name + length - 7, ".weight") == 0) length -= 7;
-    return arena_string_n(&model->arena, name, length);
+    return arena_string_n(&model->arena, name, text_stem(name, ".weight"));
 }
 
 /* While branches are chosen. */

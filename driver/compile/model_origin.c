@@ -39,7 +39,7 @@ bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics 
 {
     struct stat status;
     FREED_WITH(config_free) HuggingFaceConfig config = {0};
-    OnnxModel model;
+    FREED_WITH(onnx_model_close) OnnxModel model = {0};
     *texts = (ModelTexts){.most_positions = INT64_MAX};
     bool is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode), ok = true, known = is_folder;
     if (is_folder) {
@@ -52,7 +52,6 @@ bool model_texts(ModelTexts *texts, const char *path, Arena *arena, Diagnostics 
         texts->folder = tokenizer_folder(path, folder, arena);
         known = text != NULL;
         ok = !known || config_parse(&config, text, path, arena, diagnostics);
-        onnx_model_close(&model);
     }
     if (ok && known) texts->most_positions = encoder_most_positions(&config);
     return ok;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parts.h"
 #include "base/text.h"
 #include "driver/compile/packed_model.h"
 #include "driver/finetune/decide_head.h"
@@ -71,10 +72,8 @@ static bool decide_data(Decision *decision, Diagnostics *diagnostics)
                            "there is no task '%s'", wanted);
     bool decoder = decision->model.decoder;
     decision->plain = task == TASK_NEXT || (decoder && task == TASK_COUNT);
-    for (size_t i = 0; i < options->tables.count; i++) {
-        const char *suffix = strrchr(options->tables.items[i], '.');
-        decision->plain &= suffix && strcmp(suffix, ".txt") == 0;
-    }
+    for (size_t i = 0; i < options->tables.count; i++)
+        decision->plain &= text_ends_with(options->tables.items[i], ".txt");
     if (decision->plain)
         decision->columns = (TaskColumns){.task = TASK_NEXT, .reason = "files of plain text"};
     else if (!table_survey_read(&decision->survey, &options->tables, options->given[SETTING_ENCODING], diagnostics) ||

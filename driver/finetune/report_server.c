@@ -56,10 +56,11 @@ static const char *file_of(const char *target)
 /* A regular file inside RUN: links out of it are not followed. */
 static bool read_file(const char *run, const char *name, Buffer *content)
 {
-    char *path = NULL, *whole = realpath(run, NULL), *resolved, chunk[1 << 16];
+    FREED char *path = NULL, *whole = realpath(run, NULL);
+    char chunk[1 << 16];
     struct stat status;
     if (asprintf(&path, "%s/%s", run, name) < 0) memory_exhausted();
-    resolved = realpath(path, NULL);
+    FREED char *resolved = realpath(path, NULL);
     bool inside = whole && resolved && strncmp(resolved, whole, strlen(whole)) == 0 && resolved[strlen(whole)] == '/';
     int descriptor = inside ? open(resolved, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
     bool ok = descriptor >= 0 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -68,9 +69,6 @@ static bool read_file(const char *run, const char *name, Buffer *content)
         if (ok) buffer_append(content, chunk, (size_t)count);
     }
     if (descriptor >= 0) close(descriptor);
-    free(resolved);
-    free(whole);
-    free(path);
     return ok;
 }
 

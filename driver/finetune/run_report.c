@@ -63,14 +63,13 @@ static double find_best(const RunReport *report)
 static int64_t count_steps(const RunReport *report)
 {
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
-    SafeTensors data;
+    FREED_WITH(safetensors_close) SafeTensors data = {0};
     const char *path = arena_format(&report->settings->arena, "%s/data/train.safetensors", report->run);
     int64_t batch = atoll(report->settings->of[SETTING_BATCH].value), steps = 0;
     if (access(path, R_OK) == 0 && safetensors_open(&data, path, &ignored)) {
         const SafeTensor *ids = safetensors_find(&data, "input_ids");
         if (ids && batch > 0)
             steps = (ids->shape.dim[0] + batch - 1) / batch * atoll(report->settings->of[SETTING_EPOCHS].value);
-        safetensors_close(&data);
     }
     input_files_release_path(path);
     return steps;

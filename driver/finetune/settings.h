@@ -77,6 +77,8 @@ typedef struct Settings {
     Setting of[SETTING_COUNT];
 } Settings;
 
+static inline void settings_free(Settings *settings) { arena_free(&settings->arena); }
+
 const char *setting_word(SettingKey key);
 const char *setting_base_name(const char *path); /* what is after the last slash */
 /* Sets a value, copied; `reason` (NULL: none) and what follows as printf has them. An empty value unsets it. */

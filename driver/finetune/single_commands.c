@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/parts.h"
 #include "base/text.h"
 
 #define MODEL "model.onnx"
@@ -94,9 +95,9 @@ static bool has_one_label(const Listing *listing)
 
 static void tokenize(SingleCommand *command, const Listing *listing, const char *output)
 {
-    const char *tokenizer = value(listing, SETTING_TOKENIZER), *suffix = strrchr(tokenizer, '.');
+    const char *tokenizer = value(listing, SETTING_TOKENIZER);
     bool lists = is_task(listing, "multi-label") && has_one_label(listing), words = is_task(listing, "ner");
-    add("tokenize", suffix && strcmp(suffix, ".json") == 0 ? "--tokenizer" : "--vocab", tokenizer);
+    add("tokenize", text_ends_with(tokenizer, ".json") ? "--tokenizer" : "--vocab", tokenizer);
     if (value(listing, SETTING_CASED)) add("--cased");
     if (words || lists || is_task(listing, "qa") || is_task(listing, "pairs") || is_task(listing, "mlm") ||
         is_task(listing, "chat") || is_task(listing, "lm"))

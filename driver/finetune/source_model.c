@@ -68,10 +68,8 @@ static bool read_folder(SourceModel *model, Arena *arena, Diagnostics *diagnosti
 /* The name of a dimension of (batch, seq); NULL: it is fixed, then with its size. */
 static const char *dimension_name(const Onnx__ValueInfoProto *input, size_t dimension, int64_t *size, Arena *arena)
 {
-    const Onnx__TypeProto *type = input->type;
-    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type->shape) return NULL;
-    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
-    if (shape->n_dim != 2) return NULL;
+    const Onnx__TensorShapeProto *shape = onnx_value_shape(input);
+    if (!shape || shape->n_dim != 2) return NULL;
     const Onnx__TensorShapeProto__Dimension *found = shape->dim[dimension];
     if (found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) *size = found->dim_value;
     return found->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM
@@ -167,12 +165,11 @@ bool source_model_read(SourceModel *model, const char *path, const char *tokeniz
     struct stat status;
     if (stat(path, &status) != 0) return refuse_absent(path, arena, diagnostics);
     static const char *const tables[] = {".csv", ".tsv", ".jsonl", ".conll"};
-    const char *suffix = strrchr(path, '.');
-    for (size_t i = 0; suffix && i < sizeof tables / sizeof *tables; i++)
-        if (strcmp(suffix, tables[i]) == 0)
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (text_ends_with(path, tables[i]))
             return usage_error(diagnostics, "the model comes first: skycc finetune FOLDER TABLE",
                                "'%s' is a table, not a model", path);
-    bool graph = S_ISDIR(status.st_mode) || (suffix && strcmp(suffix, ".onnx") == 0);
+    bool graph = S_ISDIR(status.st_mode) || text_ends_with(path, ".onnx");
     if (!graph && !check_no_part_of_folder(path, arena, diagnostics)) return false;
     *model = (SourceModel){.path = absolute(arena, path), .is_folder = S_ISDIR(status.st_mode), .positions = INT64_MAX};
     const char *folder = model->is_folder ? model->path : NULL;

@@ -275,15 +275,13 @@ enum { FEW = 20 };
 
 void data_overlap_check(const char *train, const char *other, const char *called, Diagnostics *diagnostics)
 {
-    uint64_t *known = NULL, *rows = NULL;
+    FREED uint64_t *known = NULL, *rows = NULL;
     size_t known_count = 0, count = 0, found = 0;
     if (read_hashes(train, &known, &known_count) && read_hashes(other, &rows, &count)) {
         qsort(known, known_count, sizeof *known, by_value);
         for (size_t i = 0; i < count; i++)
             found += bsearch(&rows[i], known, known_count, sizeof *known, by_value) != NULL;
     }
-    free(known);
-    free(rows);
     if (count && count < FEW)
         diagnostics_warning(diagnostics, PLACE_FILE(called), "give a larger table with --eval FILE, or try --seeds 5",
                             "has only %zu rows to evaluate on: metrics are mostly chance", count);

@@ -241,3 +241,33 @@ const RowTensor *text_rows_find(const TextRows *rows, const char *name)
         if (rows->tensors[i].data && strcmp(rows->tensors[i].name, name) == 0) return &rows->tensors[i];
     return NULL;
 }
+
+/* How many parts blanks make of the line. */
+static int count_parts(const char *line, const char *end)
+{
+    int count = 0;
+    for (bool inside = false; line < end && *line != '\n'; line++) {
+        bool blank = *line == ' ' || *line == '\t' || *line == '\r';
+        count += !blank && !inside;
+        inside = !blank;
+    }
+    return count;
+}
+
+/* Whether the first lines are a word and its tag each, and name no column. */
+static bool has_tagged_words(const char *text, const char *end, const char *column)
+{
+    const char *stop = memchr(text, '\n', (size_t)(end - text));
+    if (!stop || memmem(text, (size_t)(stop - text), column, strlen(column))) return false;
+    int first = count_parts(text, end), second = count_parts(stop + 1, end);
+    return first > 1 && (!second || first == second);
+}
+
+const char *text_rows_suffix(const char *text, size_t size, const char *words)
+{
+    const char *stop = size ? memchr(text, '\n', size) : NULL;
+    size_t header = stop ? (size_t)(stop - text) : size;
+    if (size && *text && strchr("{[", *text)) return ".jsonl";
+    if (header && words && has_tagged_words(text, text + size, words)) return ".conll";
+    return header && !memchr(text, '\t', header) && memchr(text, ',', header) ? ".csv" : ".tsv";
+}

@@ -53,4 +53,8 @@ const RowTensor *text_rows_find(const TextRows *rows, const char *name);
  * tokenizer_config.json says so. `folder` NULL: not known. NULL after reporting. */
 Tokenizer *text_tokenizer_of_folder(const char *folder, const char *model, bool cased, Diagnostics *diagnostics);
 
+/* The suffix that the table of this text would have as a file, by its first lines: .jsonl, .conll, .csv or .tsv.
+ * `words`: the column of words with tags, which a line with a word and its tag does not name; NULL: there are none. */
+const char *text_rows_suffix(const char *text, size_t size, const char *words);
+
 #endif

@@ -52,10 +52,8 @@ static const Onnx__ValueInfoProto *find(Onnx__ValueInfoProto *const *values, siz
 /* NULL: it is not known. */
 static Onnx__TensorShapeProto__Dimension *dimension(const Onnx__ValueInfoProto *value, size_t axis)
 {
-    const Onnx__TypeProto *type = value ? value->type : NULL;
-    bool known = type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && type->tensor_type->shape &&
-                 axis < type->tensor_type->shape->n_dim;
-    return known ? type->tensor_type->shape->dim[axis] : NULL;
+    const Onnx__TensorShapeProto *shape = value ? onnx_value_shape(value) : NULL;
+    return shape && axis < shape->n_dim ? shape->dim[axis] : NULL;
 }
 
 static bool is_symbolic(const Onnx__TensorShapeProto__Dimension *found)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parts.h"
+
 const char *network_scope(Network *network, const char *scope, const char *name)
 {
     return *scope ? arena_format(&network->builder.arena, "%s.%s", scope, name) : name;
@@ -20,12 +22,6 @@ const char *network_encoder_scope(Network *network, const char *format, ...)
 
 /* ---- Parameters ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 /* Other names of a parameter: in checkpoints of other classes and of early versions of the library. */
 static const SafeTensor *find_tensor(Network *network, const char *name)
 {
@@ -38,7 +34,7 @@ static const SafeTensor *find_tensor(Network *network, const char *name)
     int count = 1;
     forms[count++] = strncmp(name, base, length) == 0 ? name + length : arena_format(arena, "%s%s", base, name);
     for (int i = 0; i < 2; i++) {
-        if (!ends_with(name, old_names[i][0])) continue;
+        if (!text_ends_with(name, old_names[i][0])) continue;
         int stem = (int)(strlen(name) - strlen(strrchr(name, '.') + 1));
         forms[count++] = arena_format(arena, "%.*s%s", stem, name, old_names[i][1]);
         stem = (int)(strlen(forms[1]) - strlen(strrchr(forms[1], '.') + 1));

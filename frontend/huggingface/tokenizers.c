@@ -6,6 +6,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/parts.h"
 #include "frontend/huggingface/folder.h"
 #include "frontend/text/tokenizer.h"
 
@@ -78,9 +79,7 @@ bool tokenizer_copy(const char *source, const char *to, size_t *copied, Diagnost
 /* model.onnx has its tokenizer in model.tokenizer. */
 static const char *place_of_copy(const char *model, Arena *arena)
 {
-    const char *suffix = strrchr(model, '.');
-    size_t stem = suffix && strcmp(suffix, ".onnx") == 0 ? (size_t)(suffix - model) : strlen(model);
-    return arena_format(arena, "%.*s.tokenizer", (int)stem, model);
+    return arena_format(arena, "%.*s.tokenizer", (int)text_stem(model, ".onnx"), model);
 }
 
 static bool keep(const char *source, const char *path, Diagnostics *diagnostics)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zip.h>
 
+#include "base/parts.h"
 #include "base/string_map.h"
 
 enum {
@@ -40,7 +41,8 @@ static DType parse_descr(const char *descr, bool *swap)
  * differ: they are changed, and jansson reads the rest. NULL if it cannot. */
 static json_t *parse_dictionary(const char *text, size_t length)
 {
-    char *json = memory_allocate(length + 1), quote = '\0';
+    FREED char *json = memory_allocate(length + 1);
+    char quote = '\0';
     size_t size = 0;
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
@@ -58,9 +60,7 @@ static json_t *parse_dictionary(const char *text, size_t length)
         }
         json[size++] = c;
     }
-    json_t *dictionary = json_loadb(json, size, JSON_REJECT_DUPLICATES, NULL);
-    free(json);
-    return dictionary;
+    return json_loadb(json, size, JSON_REJECT_DUPLICATES, NULL);
 }
 
 static bool parse_header(const char *text, size_t length, Header *header)
@@ -166,9 +166,7 @@ static bool read_member(zip_t *zip, zip_uint64_t index, const char *path, size_t
     if (entry.comp_size > *budget || entry.size / DEFLATE_RATIO > entry.comp_size)
         return refuse(path, entry.name, diagnostics, "claims more bytes than the archive can hold");
     *budget -= entry.comp_size;
-    size_t length = strlen(entry.name);
-    if (length > 4 && strcmp(entry.name + length - 4, ".npy") == 0) length -= 4;
-    array->name = arena_string_n(arena, entry.name, length);
+    array->name = arena_string_n(arena, entry.name, text_stem(entry.name, ".npy"));
     if (!string_map_add(names, array->name, 0))
         return refuse(path, array->name, diagnostics, "is in the archive twice");
     FREED_WITH(arena_free) Arena scratch = {0};
@@ -204,14 +202,8 @@ bool npy_read(const char *path, Arena *arena, NpyArray **arrays, size_t *count, 
 {
     FREED_WITH(file_unmap) MappedFile file = {0};
     if (!file_map(&file, path, diagnostics)) return false;
-    size_t length = strlen(path);
-    bool ok;
-    if (length > 4 && strcmp(path + length - 4, ".npz") == 0) {
-        ok = read_archive(path, &file, arena, arrays, count, diagnostics);
-    } else {
-        *arrays = arena_new(arena, NpyArray);
-        *count = 1;
-        ok = read_array(path, *arrays, file.bytes, file.size, arena, diagnostics);
-    }
-    return ok;
+    if (text_ends_with(path, ".npz")) return read_archive(path, &file, arena, arrays, count, diagnostics);
+    *arrays = arena_new(arena, NpyArray);
+    *count = 1;
+    return read_array(path, *arrays, file.bytes, file.size, arena, diagnostics);
 }

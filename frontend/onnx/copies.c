@@ -21,18 +21,11 @@ static int by_bytes(const void *a, const void *b)
     return order ? order : left->number < right->number ? -1 : left->number > right->number;
 }
 
-static int64_t inner_size(const Shape *shape, int axis)
-{
-    int64_t inner = 1;
-    for (int i = axis + 1; i < shape->rank; i++) inner *= shape->dim[i];
-    return inner;
-}
-
 /* Copies vectors between a tensor of the shape and [vectors, width], whose row for vector v is index[v]. */
 static void move_vectors(const Shape *shape, int axis, size_t size, const int64_t *index, char *elements, char *rows,
                          bool to_rows)
 {
-    int64_t width = shape->dim[axis], inner = inner_size(shape, axis), count = shape_elements(shape) / width;
+    int64_t width = shape->dim[axis], inner = shape_stride(shape, axis), count = shape_elements(shape) / width;
     for (int64_t v = 0; v < count; v++)
         for (int64_t k = 0; k < width; k++) {
             char *element = elements + (size_t)((v / inner * width + k) * inner + v % inner) * size;
@@ -69,7 +62,7 @@ static int64_t number_vectors(const OnnxTensor *tensor, int axis, int64_t part, 
 {
     size_t size = dtype_size(tensor->dtype);
     int64_t count = shape_elements(&tensor->shape) / tensor->shape.dim[axis], distinct = 0;
-    char *bytes;
+    FREED char *bytes = NULL;
     FREED Vector *vectors = sorted_vectors(tensor, axis, &bytes);
     for (int64_t i = 0, first = 0; i < count; i++) {
         if (memcmp(vectors[first].bytes, vectors[i].bytes, vectors[i].size) != 0) first = i;
@@ -77,7 +70,6 @@ static int64_t number_vectors(const OnnxTensor *tensor, int axis, int64_t part, 
         index[number] = is_one_number(&vectors[i], size) ? number % part : vectors[first].number;
     }
     for (int64_t v = 0; v < count; v++) index[v] = index[v] == v ? distinct++ : index[index[v]];
-    free(bytes);
     return distinct;
 }
 
@@ -159,7 +151,7 @@ const ParameterCopies *find_rows(const OnnxTensor *tensor, const ParameterCopies
         table->shape.rank != 2 || table->shape.dim[1] != width || (!copies && is_fixed(tensor)))
         return NULL;
     ParameterCopies *found = new_copies(&tensor->shape, last, arena);
-    char *bytes;
+    FREED char *bytes = NULL;
     FREED Vector *vectors = sorted_vectors(tensor, last, &bytes);
     size_t row = vectors->size, size = dtype_size(tensor->dtype);
     bool telling = false;
@@ -173,7 +165,6 @@ const ParameterCopies *find_rows(const OnnxTensor *tensor, const ParameterCopies
             telling |= !is_one_number(&vectors[k], size);
         }
     }
-    free(bytes);
     if (!telling || known < count) return NULL;
     if (!copies) return found;
     ParameterCopies *both = new_copies(&copies->shape, copies->axis, arena);

@@ -207,8 +207,8 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
     enum { ANY_DIMENSION = 8 };
     ImportOptions options = {.no_weights = true, .untie = true};
     ImportOptions whole_options = {.no_weights = true, .default_dimension = ANY_DIMENSION};
-    Graph graph, whole_graph;
-    ImportedModel model, whole;
+    FREED_WITH(graph_free) Graph graph = {0}, whole_graph = {0};
+    FREED_WITH(imported_model_free) ImportedModel model = {0}, whole = {0};
     /* Warnings that were given when the model was compiled. */
     FREED_WITH(diagnostics_free) Diagnostics ties = {0}, unread = {0};
     graph_init(&graph, path);
@@ -229,10 +229,6 @@ bool export_model(const char *path, FindTrained *find, void *context, WriteModel
                              diagnostics};
         ok = replace_weights(&exporter) && write(writing, &model.onnx, diagnostics);
     }
-    graph_free(&graph);
-    graph_free(&whole_graph);
-    imported_model_free(&model);
-    imported_model_free(&whole);
     return ok;
 }
 

@@ -17,6 +17,12 @@ static void append_to_stream(ProtobufCBuffer *buffer, size_t size, const uint8_t
 
 OnnxStream onnx_stream(FILE *stream) { return (OnnxStream){{append_to_stream}, stream}; }
 
+const Onnx__TensorShapeProto *onnx_value_shape(const Onnx__ValueInfoProto *value)
+{
+    const Onnx__TypeProto *type = value->type;
+    return type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ? type->tensor_type->shape : NULL;
+}
+
 const char *onnx_model_property(const OnnxModel *model, const char *key)
 {
     for (size_t i = 0; i < model->proto->n_metadata_props; i++) {

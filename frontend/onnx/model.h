@@ -30,6 +30,8 @@ void onnx_model_close(OnnxModel *model);
 
 /* The value of a property of the model, NULL if it has none of that key. */
 const char *onnx_model_property(const OnnxModel *model, const char *key);
+/* NULL: it is no tensor, or of unknown rank. */
+const Onnx__TensorShapeProto *onnx_value_shape(const Onnx__ValueInfoProto *value);
 
 /* Whether it has that one. */
 bool onnx_model_is_distinct(const OnnxModel *model);

@@ -243,9 +243,8 @@ const char *called_parameter(Arena *arena, const char *signature, const Onnx__No
 static bool takes_pictures(const Onnx__GraphProto *graph)
 {
     for (size_t i = 0; i < graph->n_input; i++) {
-        const Onnx__TypeProto *type = graph->input[i]->type;
-        if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE && type->tensor_type->shape &&
-            type->tensor_type->shape->n_dim == 4 && dtype_is_float(onnx_dtype(type->tensor_type->elem_type)))
+        const Onnx__TensorShapeProto *shape = onnx_value_shape(graph->input[i]);
+        if (shape && shape->n_dim == 4 && dtype_is_float(onnx_dtype(graph->input[i]->type->tensor_type->elem_type)))
             return true;
     }
     return false;

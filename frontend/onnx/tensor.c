@@ -263,7 +263,7 @@ bool onnx_tensor_elements(OnnxModel *model, const Onnx__TensorProto *proto, cons
 bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape, const void **data,
                       Diagnostics *diagnostics)
 {
-    OnnxModel file = {.path = path, .external = {.model_path = path}};
+    FREED_WITH(onnx_model_close) OnnxModel file = {.path = path, .external = {.model_path = path}};
     if (!file_map(&file.file, path, diagnostics)) return false;
     const MappedFile *mapped = &file.file;
     if (!mapped->size) return input_error(diagnostics, path, NULL, "is empty, not an ONNX tensor");
@@ -284,6 +284,5 @@ bool onnx_tensor_read(const char *path, Arena *arena, DType *dtype, Shape *shape
         *shape = tensor.shape;
         *data = arena_copy(arena, tensor.data, tensor.bytes);
     }
-    onnx_model_close(&file);
     return ok;
 }

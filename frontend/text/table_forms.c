@@ -5,14 +5,11 @@
 #include <zlib.h>
 
 #include "base/json.h"
+#include "base/parts.h"
 
 #define MOST_UNPACKED ((size_t)8 << 30)
 
-size_t table_path_length(const char *path)
-{
-    size_t length = strlen(path);
-    return length > 3 && strcmp(path + length - 3, ".gz") == 0 ? length - 3 : length;
-}
+size_t table_path_length(const char *path) { return text_stem(path, ".gz"); }
 
 static bool unpack(const char *path, const char *bytes, size_t size, Buffer *unpacked, Diagnostics *diagnostics)
 {

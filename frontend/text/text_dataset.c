@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/outputs.h"
+#include "base/parts.h"
 #include "base/text.h"
 #include "frontend/text/cells.h"
 #include "frontend/text/dataset_job.h"
@@ -17,41 +18,33 @@ typedef struct LabelName {
     int label; /* -1: rows with it are left out */
 } LabelName;
 
+static const LabelName mnli[] = {{"contradiction", 0}, {"entailment", 1}, {"neutral", 2}, {"-", -1}, {0}},
+                       mrpc[] = {{"0", 0}, {"1", 1}, {"not_equivalent", 0}, {"equivalent", 1}, {0}},
+                       sst2[] = {{"0", 0}, {"1", 1}, {0}};
+
 typedef struct Task {
     const char *name;
     int texts;
     int text_position[2], label_position; /* GLUE's */
     bool has_header;                      /* whether GLUE's files have one */
-    LabelName labels[6];                  /* none: any, see labels.h */
+    const LabelName *labels;              /* NULL: any, see labels.h */
     const char *label_names[3];           /* for the metadata */
 } Task;
 
 static const Task tasks[DATASET_TASK_COUNT] = {
-    [DATASET_MNLI] = {"mnli",
-                      2,
-                      {8, 9},
-                      LAST_COLUMN,
-                      true,
-                      {{"contradiction", 0}, {"entailment", 1}, {"neutral", 2}, {"-", -1}},
-                      {"contradiction", "entailment", "neutral"}},
-    [DATASET_MRPC] = {"mrpc",
-                      2,
-                      {3, 4},
-                      0,
-                      true,
-                      {{"0", 0}, {"1", 1}, {"not_equivalent", 0}, {"equivalent", 1}},
-                      {"not_equivalent", "equivalent"}},
-    [DATASET_SST2] = {"sst2", 1, {0, NO_COLUMN}, 1, true, {{"0", 0}, {"1", 1}}, {"negative", "positive"}},
-    [DATASET_PAIR] = {"pair", 2, {0, 1}, 2, false, {{0}}, {0}},
-    [DATASET_SINGLE] = {"single", 1, {0, NO_COLUMN}, 1, false, {{0}}, {0}},
-    [DATASET_MLM] = {"mlm", 1, {0, NO_COLUMN}, NO_COLUMN, false, {{0}}, {0}},
-    [DATASET_COLUMNS] = {"columns", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
-    [DATASET_NER] = {"ner", 1, {0, NO_COLUMN}, 1, true, {{0}}, {0}},
-    [DATASET_QA] = {"qa", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
-    [DATASET_PAIRS] = {"pairs", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
-    [DATASET_MULTI_LABEL] = {"multi-label", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
-    [DATASET_CHAT] = {"chat", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
-    [DATASET_LM] = {"lm", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, {{0}}, {0}},
+    [DATASET_MNLI] = {"mnli", 2, {8, 9}, LAST_COLUMN, true, mnli, {"contradiction", "entailment", "neutral"}},
+    [DATASET_MRPC] = {"mrpc", 2, {3, 4}, 0, true, mrpc, {"not_equivalent", "equivalent"}},
+    [DATASET_SST2] = {"sst2", 1, {0, NO_COLUMN}, 1, true, sst2, {"negative", "positive"}},
+    [DATASET_PAIR] = {"pair", 2, {0, 1}, 2, false, NULL, {0}},
+    [DATASET_SINGLE] = {"single", 1, {0, NO_COLUMN}, 1, false, NULL, {0}},
+    [DATASET_MLM] = {"mlm", 1, {0, NO_COLUMN}, NO_COLUMN, false, NULL, {0}},
+    [DATASET_COLUMNS] = {"columns", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
+    [DATASET_NER] = {"ner", 1, {0, NO_COLUMN}, 1, true, NULL, {0}},
+    [DATASET_QA] = {"qa", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
+    [DATASET_PAIRS] = {"pairs", 2, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
+    [DATASET_MULTI_LABEL] = {"multi-label", 0, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
+    [DATASET_CHAT] = {"chat", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
+    [DATASET_LM] = {"lm", 1, {NO_COLUMN, NO_COLUMN}, NO_COLUMN, true, NULL, {0}},
 };
 
 /* Named columns, where the options name none. */
@@ -72,11 +65,8 @@ static const Task *task_of(const Job *job) { return &tasks[job->options->task]; 
 
 bool dataset_find_task(const char *name, DatasetTask *task)
 {
-    for (int i = 0; i < DATASET_TASK_COUNT; i++)
-        if (strcmp(tasks[i].name, name) == 0) {
-            *task = (DatasetTask)i;
-            return true;
-        }
+    for (*task = 0; *task < DATASET_TASK_COUNT; ++*task)
+        if (strcmp(tasks[*task].name, name) == 0) return true;
     return false;
 }
 
@@ -92,7 +82,7 @@ static int find_column(const TableReader *reader, const char *const *names)
 
 static const LabelName *find_label(const Task *task, TableField field)
 {
-    for (const LabelName *label = task->labels; label->name; label++)
+    for (const LabelName *label = task->labels; label && label->name; label++)
         if (table_field_is(field, label->name)) return label;
     return NULL;
 }
@@ -261,7 +251,7 @@ static bool read_label(Job *job)
     TableField field = job->reader.fields[job->columns.label];
     if (job->label_set.count) return label_set_add(&job->label_set, &job->reader, job->columns.labels);
     if (takes_lists(job, field)) return job_read_list(job, field);
-    if (!task_of(job)->labels[0].name) return labels_add(&job->labels, &job->reader, field);
+    if (!task_of(job)->labels) return labels_add(&job->labels, &job->reader, field);
     const LabelName *known = find_label(task_of(job), field);
     if (!known)
         return table_error(&job->reader, NULL, "'%.*s' is not a label of %s",
@@ -328,7 +318,7 @@ static bool name_labels(Job *job)
     } else if (job->list_ends || job->options->task == DATASET_NER) {
         if (!job_resolve_lists(job)) return false;
         labels_describe(&job->labels, &job->label_names, summary->labels, sizeof summary->labels);
-    } else if (!task->labels[0].name) {
+    } else if (!task->labels) {
         labels_resolve(&job->labels, job->reader.path, &examples->parts[PART_CLASSES], &examples->reals,
                        &job->label_names, job->reader.diagnostics);
         labels_describe(&job->labels, &job->label_names, summary->labels, sizeof summary->labels);
@@ -521,9 +511,7 @@ static bool write_file(const Job *job, const uint32_t *rows, size_t count, const
 
 char *dataset_holdout_path(const char *output)
 {
-    static const char suffix[] = ".safetensors";
-    size_t length = strlen(output), end = sizeof suffix - 1;
-    size_t stem = length > end && strcmp(output + length - end, suffix) == 0 ? length - end : length;
+    size_t stem = text_stem(output, ".safetensors");
     Buffer path = {0};
     buffer_print(&path, "%.*s.holdout%s", (int)stem, output, output + stem);
     return path.bytes;

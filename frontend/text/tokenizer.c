@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parts.h"
 #include "frontend/text/bert_tokenizer.h"
 #include "frontend/text/token_pipeline.h"
 #include "frontend/text/unicode.h"
@@ -48,9 +49,8 @@ Tokenizer *tokenizer_open_json(const char *path, Diagnostics *diagnostics)
 
 Tokenizer *tokenizer_open_named(const char *path, bool lowercase, Diagnostics *diagnostics)
 {
-    const char *suffix = strrchr(path, '.');
-    return suffix && strcmp(suffix, ".json") == 0 ? tokenizer_open_json(path, diagnostics)
-                                                  : tokenizer_open(path, lowercase, diagnostics);
+    return text_ends_with(path, ".json") ? tokenizer_open_json(path, diagnostics)
+                                         : tokenizer_open(path, lowercase, diagnostics);
 }
 
 void tokenizer_free(Tokenizer *tokenizer)

@@ -4,13 +4,6 @@
 
 #include "graph/ops/operator.h"
 
-static int64_t stride_of(const Shape *shape, int axis)
-{
-    int64_t stride = 1;
-    for (int i = axis + 1; i < shape->rank; i++) stride *= shape->dim[i];
-    return stride;
-}
-
 static bool equal_elements(const Value *value, int64_t a, int64_t b)
 {
     size_t size = dtype_size(value->dtype);
@@ -20,7 +13,7 @@ static bool equal_elements(const Value *value, int64_t a, int64_t b)
 
 static bool constant_is_uniform(const Value *value, int axis)
 {
-    int64_t stride = stride_of(&value->shape, axis), extent = value->shape.dim[axis];
+    int64_t stride = shape_stride(&value->shape, axis), extent = value->shape.dim[axis];
     int64_t elements = shape_elements(&value->shape);
     for (int64_t i = 0; i < elements; i++)
         if (i / stride % extent && !equal_elements(value, i, i - stride)) return false;
@@ -29,7 +22,7 @@ static bool constant_is_uniform(const Value *value, int axis)
 
 static bool constant_is_toeplitz(const Value *value, int axis_a, int axis_b)
 {
-    int64_t a = stride_of(&value->shape, axis_a), b = stride_of(&value->shape, axis_b);
+    int64_t a = shape_stride(&value->shape, axis_a), b = shape_stride(&value->shape, axis_b);
     int64_t elements = shape_elements(&value->shape);
     for (int64_t i = 0; i < elements; i++) {
         bool inside = i / a % value->shape.dim[axis_a] && i / b % value->shape.dim[axis_b];

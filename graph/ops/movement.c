@@ -91,8 +91,7 @@ bool axes_reshape(const Graph *graph, const Node *node, int output, int axis, in
 {
     const Shape *shape = &graph_value(graph, node->inputs[0])->shape;
     const Shape *result = &graph_value(graph, node->outputs[output])->shape;
-    int64_t after = 1, seen = 1;
-    for (int i = axis + 1; i < result->rank; i++) after *= result->dim[i];
+    int64_t after = shape_stride(result, axis), seen = 1;
     for (int i = shape->rank - 1; i >= 0 && axes[0] < 0; i--) {
         if (seen == after && shape->dim[i] == result->dim[axis]) axes[0] = i;
         seen *= shape->dim[i];

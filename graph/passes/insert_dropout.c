@@ -59,12 +59,10 @@ static NodeId dense_layer(const Graph *graph, ValueId value)
 static bool depends_on(const Graph *graph, ValueId value, ValueId source)
 {
     if (graph_value(graph, value)->producer <= graph_value(graph, source)->producer) return false;
-    bool *depends = memory_allocate(graph->value_count), found;
+    FREED bool *depends = memory_allocate(graph->value_count);
     depends[source] = true;
     graph_mark_dependent(graph, depends);
-    found = depends[value];
-    free(depends);
-    return found;
+    return depends[value];
 }
 
 /* What a part of a block adds to its input, if `value` is such a sum; else 0. The input of the first block may be a
