@@ -247,7 +247,9 @@ void plan_join(Plan *plan, Plan *pipelines, int count, int64_t rows, const Costs
     plan->replicas = arena_new_array(&plan->arena, PlanReplica, (size_t)count);
     char hash[33];
     join_head(plan, &parts[0]);
-    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(costs), hash));
+    plan->costs_hash = "";
+    if (parts[0].costs_hash[0]) /* else it is only compared */
+        plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(costs), hash));
     make_room(plan, parts, count);
     for (int r = 0; r < count; r++) {
         plan->replicas[r] = (PlanReplica){.first_rank = plan->rank_count,

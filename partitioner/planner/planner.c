@@ -21,7 +21,7 @@
 #include "partitioner/solve/recompute.h"
 
 /* What planning may take where there is no time limit, in seconds of counted work. */
-static const double COUNTED_SECONDS = 30, COMPARED_SECONDS = 0.3;
+static const double COUNTED_SECONDS = 30, COMPARED_SECONDS = 0.3, ROUGH_SECONDS = 0.03;
 
 typedef struct Planner {
     const Costs *asked; /* as the user gave them */
@@ -155,7 +155,9 @@ static void offer_baselines(const Problem *problem, Candidates *c)
 
 static void run_allocators(const Planner *planner, Problem *problem, Arena *arena, Candidates *c)
 {
-    double deadline = planner->started + (planner->request->compared ? COMPARED_SECONDS : 0.9 * planner->seconds);
+    const PlanRequest *request = planner->request;
+    double compared = request->rough ? ROUGH_SECONDS : COMPARED_SECONDS;
+    double deadline = planner->started + (request->compared ? compared : 0.9 * planner->seconds);
     for (int a = 0; a < PLAN_ALLOCATOR_COUNT; a++) c->allocation[a] = allocation_create(arena, problem);
     if (has_keeper(planner)) {
         double seconds = wants_bound(planner) ? deadline - watch_seconds(planner->watch) : 0;
@@ -284,7 +286,9 @@ static void fill_comparison(Plan *plan, const Problem *problem, const Candidates
 static void fill_wishes(const Planner *planner, Plan *plan)
 {
     char text[33];
-    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(planner->asked), text));
+    plan->costs_hash = "";
+    if (!planner->request->compared) /* it is only compared by its time, then */
+        plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(planner->asked), text));
     plan->schedule_forced = planner->request->schedule != PLAN_AUTO;
     plan->without_count = planner->request->without_count;
     plan->without = arena_new_array(&plan->arena, const char *, (size_t)plan->without_count);

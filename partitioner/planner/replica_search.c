@@ -15,7 +15,7 @@ enum {
 };
 
 /* Counted, for all pipelines from one start; a pipeline counts a hundredth more for its simulation. */
-static const double SECONDS = 2, PIPELINE_SECONDS = 0.01;
+static const double SECONDS = 2, PIPELINE_SECONDS = 0.003;
 
 /* Devices that agree in everything are of one kind. */
 typedef struct Grouping {
@@ -350,39 +350,77 @@ static bool improve(ReplicaSearch *s, Grouping *trial)
 
 void replica_search_improve(ReplicaSearch *s)
 {
-    enum { PART = 10 };
+    enum { PART = 20, FEW_PART = 10 };
     Grouping trial = grouping_create(s);
-    int most = s->costs->device_count > GROUPS_TRY_ALL ? MOST_STARTS : FEW_STARTS;
+    bool many = s->costs->device_count > GROUPS_TRY_ALL;
+    int most = many ? MOST_STARTS : FEW_STARTS;
+    int64_t best = s->start_count > 0 ? s->starts[0]->step_ns : 0;
     for (int i = 0; i < s->start_count && i < most; i++) {
         const Grouping *start = s->starts[i];
-        if (start->step_ns - s->starts[0]->step_ns > s->starts[0]->step_ns / PART) break;
+        if (start->step_ns - best > best / (many ? PART : FEW_PART)) break;
         grouping_copy(s, &s->now, start);
         s->started = watch_seconds(&s->watch);
         s->planned = 0;
         while (improve(s, &trial)) continue;
+        if (many && s->now.step_ns < best) best = s->now.step_ns;
     }
 }
 
 /* ---- in and out ---- */
 
-int64_t replica_search_offer(ReplicaSearch *s, const ReplicaGroups *groups)
+static int64_t start_from(ReplicaSearch *s, Grouping *g, int total)
 {
-    Grouping g = grouping_create(s);
-    int total = 0, at = s->start_count;
-    g.count = groups->count;
-    for (int i = 0; i < g.count; i++) total += groups->microbatches[i];
-    for (int d = 0; d < s->costs->device_count; d++)
-        if (groups->group_of[d] >= 0 && s->kind_of[d] >= 0) row(s, &g, groups->group_of[d])[s->kind_of[d]]++;
-    settle(s, &g);
-    if (g.count == 0 || s->start_count == PLAN_MOST_REPLICAS || was_tried(s, &g)) return INT64_MAX;
+    int at = s->start_count;
+    if (at == PLAN_MOST_REPLICAS) return INT64_MAX;
     s->started = watch_seconds(&s->watch);
     s->planned = 0;
-    const Grouping *start = try(s, &g, total);
+    const Grouping *start = try(s, g, total);
     if (start->step_ns == INT64_MAX) return INT64_MAX;
     for (s->start_count++; at > 0 && s->starts[at - 1]->step_ns > start->step_ns; at--)
         s->starts[at] = s->starts[at - 1];
     s->starts[at] = start;
     return start->step_ns;
+}
+
+int64_t replica_search_offer(ReplicaSearch *s, const ReplicaGroups *groups)
+{
+    Grouping g = grouping_create(s);
+    int total = 0;
+    g.count = groups->count;
+    for (int i = 0; i < g.count; i++) total += groups->microbatches[i];
+    for (int d = 0; d < s->costs->device_count; d++)
+        if (groups->group_of[d] >= 0 && s->kind_of[d] >= 0) row(s, &g, groups->group_of[d])[s->kind_of[d]]++;
+    settle(s, &g);
+    return g.count == 0 || was_tried(s, &g) ? INT64_MAX : start_from(s, &g, total);
+}
+
+/* The kinds in the order of their speed, the fastest first. */
+static int *fastest_first(ReplicaSearch *s)
+{
+    int *order = arena_new_array(&s->arena, int, (size_t)s->kind_count);
+    for (int k = 0; k < s->kind_count; k++) {
+        int at = k;
+        for (; at > 0 && s->speed[order[at - 1]] < s->speed[k]; at--) order[at] = order[at - 1];
+        order[at] = k;
+    }
+    return order;
+}
+
+void replica_search_offer_unequal(ReplicaSearch *s, int count, double share, int microbatches)
+{
+    Grouping g = grouping_create(s);
+    const int *order = fastest_first(s);
+    double all = speed_of(s, s->kind_size), before = 0;
+    for (int i = 0; i < s->kind_count; i++)
+        for (int k = order[i], d = 0; d < s->kind_size[k]; d++) {
+            double middle = (before + s->speed[k] / 2) / all;
+            int group = middle < share ? 0 : 1 + (int)((middle - share) / (1 - share) * (count - 1));
+            row(s, &g, group < count ? group : count - 1)[k]++;
+            before += s->speed[k];
+        }
+    g.count = count;
+    settle(s, &g);
+    if (g.count == count && !was_tried(s, &g)) start_from(s, &g, microbatches);
 }
 
 static int by_step(const void *a, const void *b)

@@ -14,6 +14,9 @@ void replica_search_close(ReplicaSearch *search);
 /* Simulates the groups, each as the pipeline with the least objective, and with micro-batches dealt so that they end
  * together; ns, INT64_MAX: they do not fit, or were offered before. */
 int64_t replica_search_offer(ReplicaSearch *search, const ReplicaGroups *groups);
+/* The same of groups of which the first has the fastest devices, with this share of the speed of all; the next fastest
+ * are in the second, and so on. */
+void replica_search_offer_unequal(ReplicaSearch *search, int count, double share, int microbatches);
 /* Moves and swaps devices of the fastest groups offered, and leaves devices out, as long as that makes them faster and
  * a fixed amount of work is not done. */
 void replica_search_improve(ReplicaSearch *search);

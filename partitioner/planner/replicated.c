@@ -213,6 +213,16 @@ static int next_likely(const ReplicaGroups *groups, const int *tried, int tried_
 
 enum { MOST_SIMULATED = 8 };
 
+/* Two or three groups of which the first does more than its part: devices of a kind often suit each other. */
+static void offer_unequal(ReplicaSearch *search, const Costs *costs, const PlanRequest *request, int wanted)
+{
+    enum { MOST_GROUPS = 3, STEP = 5, MOST_PERCENT = 90 };
+    int total = request->microbatches > 0 ? request->microbatches : costs->microbatches;
+    for (int count = 2; count <= MOST_GROUPS && count <= total; count++)
+        for (int percent = 100 / count + STEP; percent <= MOST_PERCENT && (!wanted || wanted == count); percent += STEP)
+            replica_search_offer_unequal(search, count, percent / 100.0, total);
+}
+
 /* From the likely numbers of groups, or the one that is wanted. `costs` are without samples of rows. */
 static ReplicaSearch *start_search(const Costs *costs, const PlanRequest *request, int wanted,
                                    const ReplicaGroups *compared)
@@ -226,6 +236,7 @@ static ReplicaSearch *start_search(const Costs *costs, const PlanRequest *reques
             tried[count] == compared->count ? *compared : choose_groups(costs, request, tried[count], &arena);
         replica_search_offer(search, &groups);
     }
+    if (costs->device_count > GROUPS_TRY_ALL) offer_unequal(search, costs, request, wanted);
     arena_free(&arena);
     return search;
 }

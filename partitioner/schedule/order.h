@@ -41,8 +41,9 @@ void order_follow(Order *order, const Plan *plan, const OrderRule *rule, int64_t
 
 /* Fills an order made by order_create with the quickest it finds that has at most most[stage] micro-batches in flight:
  * never slower than the strict one with depths min(least[stage], most[stage]). Deterministic; ends when no order can be
- * quicker, or after a bounded amount of work. */
-void order_search(Order *order, const Plan *plan, const int *least, const int *most, Arena *arena);
+ * quicker, or after a bounded amount of work. What takes more than most_ns may be given up: step_ns is INT64_MAX then.
+ */
+void order_search(Order *order, const Plan *plan, const int *least, const int *most, int64_t most_ns, Arena *arena);
 
 /* A time no order can beat that has at most most[stage] micro-batches in flight (NULL: any number): every rank's work
  * between the first forward's arrival and the last backward's way home, and the way there and back of the last

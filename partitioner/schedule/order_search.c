@@ -10,6 +10,7 @@ typedef struct OrderSearch {
     const Plan *plan;
     const int *most; /* [stage] */
     int64_t bound, work;
+    bool found; /* `best` is an order; else only its time counts, as a limit */
     Order *best, trial;
     int *depth;      /* [stage]: of the rule to try */
     int *best_depth; /* of the best one */
@@ -85,9 +86,11 @@ static bool try(OrderSearch *s, bool strict, bool forward_first)
     s->rule = (OrderRule){s->depth, strict, forward_first};
     order_follow(&s->trial, plan, &s->rule, s->best->step_ns);
     s->work -= 2 * (int64_t)plan->stage_count * plan->microbatches;
-    if (s->trial.step_ns > s->best->step_ns ||
-        (s->trial.step_ns == s->best->step_ns && total_in_flight(&s->trial, plan) >= total_in_flight(s->best, plan)))
+    if (s->trial.step_ns == INT64_MAX || s->trial.step_ns > s->best->step_ns) return false;
+    if (s->found && s->trial.step_ns == s->best->step_ns &&
+        total_in_flight(&s->trial, plan) >= total_in_flight(s->best, plan))
         return false;
+    s->found = true;
     Order swap = *s->best;
     *s->best = s->trial;
     s->trial = swap;
@@ -164,20 +167,27 @@ static void search(OrderSearch *s, const int *least)
     flatten(s);
     try(s, true, false);
     if (s->best->step_ns <= s->bound) return;
+    memcpy(s->depth, s->most, bytes); /* often the quickest, so that the others are given up early */
+    try_kinds(s);
     for (int forward_first = 0; forward_first < 2; forward_first++) {
         memcpy(s->depth, least, bytes);
         try(s, false, forward_first);
     }
-    memcpy(s->depth, s->most, bytes);
-    try_kinds(s);
     for (size_t i = 0; i < sizeof shares / sizeof *shares && s->work > 0; i++) {
         fill_by_delay(s, shares[i]);
         try_kinds(s);
     }
-    climb(s);
+    if (s->found) climb(s);
 }
 
-void order_search(Order *order, const Plan *plan, const int *least, const int *most, Arena *arena)
+/* Whether there is work left for climbing after all rules were tried: it may start at an order that takes too long. */
+static bool will_climb(const Plan *plan)
+{
+    enum { RULES = 21 };
+    return RULES * 2 * (int64_t)plan->stage_count * plan->microbatches <= SEARCH_WORK;
+}
+
+void order_search(Order *order, const Plan *plan, const int *least, const int *most, int64_t most_ns, Arena *arena)
 {
     size_t stages = (size_t)plan->stage_count;
     OrderSearch s = {.plan = plan,
@@ -187,9 +197,10 @@ void order_search(Order *order, const Plan *plan, const int *least, const int *m
                      .best = order,
                      .depth = arena_new_array(arena, int, stages),
                      .best_depth = arena_new_array(arena, int, stages)};
-    order->step_ns = INT64_MAX;
+    order->step_ns = will_climb(plan) ? INT64_MAX : most_ns;
     order_create(&s.trial, plan, arena);
     search(&s, least);
+    if (!s.found) order->step_ns = INT64_MAX;
     order->rule = s.best_rule;
     order->rule.depth = s.best_depth;
 }

@@ -118,47 +118,64 @@ static void split_backward(Plan *plan, const Problem *problem, const Allocation 
 }
 
 /* A less simple order has to be worth it. */
-static bool is_quicker(int64_t step, int64_t than)
+enum { WORTH = 1000 };
+
+static bool is_quicker(int64_t step, int64_t than) { return than - step > than / WORTH; }
+
+/* Of orders with split backward. Those that cannot be worth it next to `simple` are not looked for: INT64_MAX. The
+ * stages are split after it. */
+static int64_t search_split(Plan *plan, const Plan *typical, const Problem *problem, const Allocation *allocation,
+                            Order *order, int64_t simple, const int *least, Arena *arena)
 {
-    enum { PART = 1000 };
-    return than - step > than / PART;
+    int *most = arena_new_array(arena, int, (size_t)plan->stage_count);
+    split_backward(plan, problem, allocation, least);
+    fill_most(typical, problem, least, most);
+    order->step_ns = INT64_MAX;
+    if (is_quicker(order_bound(typical, most), simple)) order_search(order, typical, least, most, simple, arena);
+    return order->step_ns;
+}
+
+static void swap_orders(Order *a, Order *b)
+{
+    Order swap = *a;
+    *a = *b;
+    *b = swap;
 }
 
 /* `typical`: the plan with as many micro-batches as the worst sampled step has, which makes better orders than the mean
  * or the most there is room for. Of 1F1B (or that with no more in flight than the limit), the order that is found and
- * one with backward split AUTO takes the simplest of the quickest. */
+ * one with backward split AUTO takes the simplest of the quickest. Split ones come first: they are mostly the quickest,
+ * and others are then given up early. */
 static void search_schedule(Plan *plan, const Plan *typical, const Problem *problem, const Allocation *allocation,
                             Order *order, const int *least, Arena *arena)
 {
     int *most = arena_new_array(arena, int, (size_t)plan->stage_count);
-    PlanSchedule asked = plan->schedule;
-    bool choose = asked == PLAN_AUTO;
-    Order found;
+    int64_t *put_off = arena_new_array(arena, int64_t, (size_t)plan->stage_count), split_ns = INT64_MAX;
+    bool choose = plan->schedule == PLAN_AUTO;
+    Order found, split;
     order_create(&found, typical, arena);
-    if (asked != PLAN_ZB) {
-        plan->schedule = choose && plan->in_flight_limit == 0 ? PLAN_1F1B : PLAN_SEARCHED;
+    order_create(&split, typical, arena);
+    order->step_ns = INT64_MAX;
+    if (plan->schedule != PLAN_ZB)
         order_follow(order, typical, &(OrderRule){.depth = least, .strict = true}, INT64_MAX);
+    if (plan->schedule != PLAN_SEARCHED)
+        split_ns = search_split(plan, typical, problem, allocation, &split, order->step_ns, least, arena);
+    for (int k = 0; k < plan->stage_count; k++) put_off[k] = plan->stages[k].weight_gradient_ns;
+    if (plan->schedule != PLAN_ZB) {
+        for (int k = 0; k < plan->stage_count; k++) plan->stages[k].weight_gradient_ns = 0;
         fill_most(typical, problem, least, most);
-        order_search(&found, typical, least, most, arena);
+        int64_t limit = split_ns < INT64_MAX / 2 ? split_ns + split_ns / (WORTH - 1) : INT64_MAX;
+        order_search(&found, typical, least, most, limit, arena);
+        plan->schedule = choose && plan->in_flight_limit == 0 ? PLAN_1F1B : PLAN_SEARCHED;
         if (!choose || is_quicker(found.step_ns, order->step_ns)) {
-            Order swap = *order;
-            *order = found;
-            found = swap;
+            swap_orders(order, &found);
             plan->schedule = PLAN_SEARCHED;
         }
-        if (!choose) return;
+        if (!is_quicker(split_ns, order->step_ns)) return;
     }
-    split_backward(plan, problem, allocation, least);
-    fill_most(typical, problem, least, most);
-    if (!choose || is_quicker(order_bound(typical, most), order->step_ns)) {
-        order_search(&found, typical, least, most, arena);
-        if (!choose || is_quicker(found.step_ns, order->step_ns)) {
-            *order = found;
-            plan->schedule = PLAN_ZB;
-            return;
-        }
-    }
-    for (int k = 0; k < plan->stage_count; k++) plan->stages[k].weight_gradient_ns = 0;
+    swap_orders(order, &split);
+    plan->schedule = PLAN_ZB;
+    for (int k = 0; k < plan->stage_count; k++) plan->stages[k].weight_gradient_ns = put_off[k];
 }
 
 static void build_schedule(Plan *plan, const Problem *problem, const Allocation *allocation)
@@ -297,10 +314,8 @@ void plan_build_candidate(Plan *plan, const Problem *problem, const Allocation *
 
 void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator)
 {
-    char text[33];
     plan_build_candidate(plan, problem, allocation);
     plan->name = arena_string(&plan->arena, problem->costs->name);
     plan->model_hash = arena_string(&plan->arena, problem->costs->model_hash ? problem->costs->model_hash : "");
-    plan->costs_hash = arena_string(&plan->arena, hash_format(costs_hash(problem->costs), text));
     plan->allocator = allocator;
 }

@@ -8,7 +8,8 @@
  * simulated step and bubble. Bound, certificate and comparison are left alone (zero). The plan gets an arena of its
  * own. */
 void plan_build_candidate(Plan *plan, const Problem *problem, const Allocation *allocation);
-/* The same with its names: of the model, the costs and the allocator. Hashing costs takes longer than a simulation. */
+/* The same with its names: of the model and the allocator. Hashing costs takes longer than a simulation, so the planner
+ * does that for plans it gives out. */
 void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator);
 
 #endif

@@ -363,22 +363,28 @@ static int64_t grouped_step(const Costs *costs, const PlanRequest *request, cons
     return step;
 }
 
-/* Eleven devices of three kinds: local search by simulation beats the best grouping by the estimate by more than a
- * tenth, and any number of groups is no slower than two. */
+/* Eleven devices of three kinds, with a step of 24 micro-batches. */
+static void make_many(Costs *costs, uint64_t seed, int drawn)
+{
+    random_costs_sized(costs, WITH_LINKS, seed, 8, drawn);
+    costs->microbatches = 24;
+    costs->device_count = 11;
+    costs->devices = arena_new_array(&costs->arena, DeviceCost, 11);
+    for (int d = 0; d < 11; d++)
+        costs->devices[d] =
+            (DeviceCost){arena_format(&costs->arena, "d%d", d), 1 + 0.75 * (d % 3), COSTS_NO_LIMIT, .region = 0};
+    for (int l = 0; l < costs->layer_count; l++) costs->layers[l].gradient_bytes = 300;
+}
+
+/* Local search by simulation beats the best grouping by the estimate by more than a tenth, and any number of groups is
+ * no slower than two. */
 static void many_devices_are_grouped_by_simulation(void **state)
 {
     (void)state;
     Costs costs;
     Arena arena = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
-    random_costs_sized(&costs, WITH_LINKS, 97, 8, DEVICES);
-    costs.microbatches = 24;
-    costs.device_count = 11;
-    costs.devices = arena_new_array(&costs.arena, DeviceCost, 11);
-    for (int d = 0; d < 11; d++)
-        costs.devices[d] =
-            (DeviceCost){arena_format(&costs.arena, "d%d", d), 1 + 0.75 * (d % 3), COSTS_NO_LIMIT, .region = 0};
-    for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = 300;
+    make_many(&costs, 97, DEVICES);
     ReplicaGroups groups = replica_groups_choose(&costs, &request, 2, &arena);
     int64_t estimated = grouped_step(&costs, &request, &groups);
     request.replicas = 2;
@@ -387,6 +393,18 @@ static void many_devices_are_grouped_by_simulation(void **state)
     request.replicas = PLAN_REPLICAS_AUTO;
     assert_in_range(planned_step(&costs, &request), 1, two);
     arena_free(&arena);
+    costs_free(&costs);
+}
+
+/* From groups that are about equally fast the search ends at 1719 ns. */
+static void groups_may_be_unequally_fast(void **state)
+{
+    (void)state;
+    Costs costs;
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    make_many(&costs, 33, DEVICES + 1);
+    request.replicas = 2;
+    assert_in_range(planned_step(&costs, &request), 1, 1660);
     costs_free(&costs);
 }
 
@@ -476,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_device_less_is_not_faster),
         cmocka_unit_test(a_restricted_question_is_not_faster),
         cmocka_unit_test(many_devices_are_grouped_by_simulation),
+        cmocka_unit_test(groups_may_be_unequally_fast),
         cmocka_unit_test(some_questions_are_about_one_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
