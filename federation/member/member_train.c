@@ -18,7 +18,7 @@
 enum { FURTHER_ARGUMENTS = 26 };
 
 /* Between looks whether stage programs have ended or are done: seconds, and the share of the time so far. */
-static const double look_pause[] = {5e-3, 0.1}, look_pause_share = 0.01;
+static const double look_pause[] = {5e-3, 0.1}, look_pause_share = 0.002;
 
 /* As `--name VALUE` or `--name=VALUE`. */
 static bool is_passed(const MemberOptions *options, const char *name)
