@@ -134,6 +134,7 @@ bool tokenize_command(const Options *options, Diagnostics *diagnostics)
                             "the tokenizer knows neither %zu of %zu words and characters, nor parts of them: all of "
                             "them become the same token",
                             summary.unknown, summary.tokens);
+    if (ok) folder_template_tell(dataset.folder_template, diagnostics);
     if (ok && !options->quiet) print_summary(options, &dataset, &summary);
     folder_template_free(dataset.folder_template);
     tokenizer_free(tokenizer);

@@ -15,7 +15,8 @@ struct FolderTemplate {
     JinjaTemplate *usual, *with_tools; /* the second where a folder has one of its own for tools */
     json_t *tokens;                    /* "bos_token" and others: variables */
     JinjaText out[2];
-    char *path; /* where it stands */
+    char *path;         /* where it stands */
+    size_t thoughtless; /* conversations with reasoning that it has not written */
 };
 
 /* ---- Reading ---- */
@@ -266,10 +267,52 @@ static bool find_answers(FolderTemplate *template, const json_t *chat, ChatSpan 
     return ok;
 }
 
+static const char reasoning[] = "reasoning_content";
+
+static size_t occurrences(const char *text, size_t size, const char *part, size_t length)
+{
+    size_t count = 0;
+    for (const char *found; (found = memmem(text, size, part, length)); count++) {
+        size -= (size_t)(found - text) + length;
+        text = found + length;
+    }
+    return count;
+}
+
+/* The same for a template that moves the tools when a conversation goes on, to its last question: without tools it
+ * writes the same answers in the same order. False if another part of the text reads as one of them. */
+static bool find_without_tools(FolderTemplate *template, const json_t *chat, ChatSpan **spans, size_t *count)
+{
+    json_auto_t *plain = json_copy((json_t *)chat);
+    FREED_WITH(buffer_free) Buffer text = {0};
+    const Buffer *other = &template->out[0].text;
+    size_t messages = json_array_size(json_object_get(chat, "messages")), at = 0, before = 0;
+    *count = 0;
+    free(*spans);
+    *spans = NULL;
+    buffer_append(&text, buffer_text(other), other->size);
+    json_object_set_new(plain, "tools", json_null());
+    bool ok = !template->with_tools && json_array_size(json_object_get(chat, "tools")) &&
+              render(template, plain, messages, false, NO_MESSAGE, 0) && find_answers(template, plain, spans, count);
+    for (size_t i = 0; ok && i < *count; i++) {
+        ChatSpan *span = &(*spans)[i];
+        const char *part = other->bytes + span->begin;
+        size_t length = span->end - span->begin;
+        ok = length && occurrences(text.bytes + at, text.size - at, part, length) ==
+                           occurrences(other->bytes + before, other->size - before, part, length);
+        const char *found = ok ? memmem(text.bytes + at, text.size - at, part, length) : NULL;
+        if (!found) return false;
+        before = span->end;
+        span->begin = (size_t)(found - text.bytes);
+        span->end = at = span->begin + length;
+    }
+    return ok;
+}
+
 /* What of the chat the template has no place for; NULL: nothing. */
 static const char *find_left_out(const json_t *chat, const JinjaTemplate *jinja)
 {
-    static const char *const names[] = {"tools", "documents"}, *const members[] = {"tool_calls", "reasoning_content"};
+    static const char *const names[] = {"tools", "documents"}, *const members[] = {"tool_calls", reasoning};
     for (size_t k = 0; k < 2; k++) {
         if (json_array_size(json_object_get(chat, names[k])) && !jinja_names(jinja, names[k])) return names[k];
         const json_t *messages = json_object_get(chat, "messages");
@@ -292,7 +335,9 @@ bool folder_template_write(FolderTemplate *template, const json_t *chat, Buffer 
     const char *left_out = find_left_out(chat, jinja);
     *spans = NULL;
     *count = 0;
-    if (left_out) {
+    if (left_out && strcmp(left_out, reasoning) == 0) {
+        template->thoughtless++;
+    } else if (left_out) {
         buffer_print(problem, "%s does not write '%s'", template->path, left_out);
         return false;
     }
@@ -307,10 +352,18 @@ bool folder_template_write(FolderTemplate *template, const json_t *chat, Buffer 
             (*spans)[(*count)++] = (ChatSpan){out->spans[i].begin, out->spans[i].end};
         return true;
     }
-    if (find_answers(template, chat, spans, count)) return true;
+    if (find_answers(template, chat, spans, count) || find_without_tools(template, chat, spans, count)) return true;
     buffer_print(problem, "%s does not say where the assistant's part of this conversation begins and ends",
                  template->path);
     return false;
+}
+
+void folder_template_tell(const FolderTemplate *template, Diagnostics *diagnostics)
+{
+    if (template && template->thoughtless)
+        diagnostics_warning(diagnostics, PLACE_FILE(template->path), NULL,
+                            "does not write '%s', so that %zu conversations are learned without it", reasoning,
+                            template->thoughtless);
 }
 
 int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer *text, Buffer *problem)

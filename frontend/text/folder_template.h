@@ -21,6 +21,8 @@ bool folder_template_is_there(const char *folder);
  * every assistant's message, what a model learns. False with *problem. */
 bool folder_template_write(FolderTemplate *template, const json_t *chat, Buffer *text, ChatSpan **spans, size_t *count,
                            Buffer *problem);
+/* Once all conversations are written: warns of those that had reasoning for which the template has no place. */
+void folder_template_tell(const FolderTemplate *template, Diagnostics *diagnostics);
 /* The question, up to where the answer begins, unless the prompt is written in the template already; and the token that
  * ends an answer. -1 with *problem. */
 int32_t folder_template_ask(FolderTemplate *template, const char *prompt, Buffer *text, Buffer *problem);

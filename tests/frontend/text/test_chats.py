@@ -136,6 +136,7 @@ def check_own_template():
         require(found[0] == wanted, "the folder's template:", found[0], wanted)
         require(not learned or found[1] == learned, "the folder's template learns", found[1], learned)
         os.remove(name)
+        return found[2]
 
     check(own["template"], "own.jsonl", own["ids"], own["learned"])
     columns = ["messages", "tools", "documents", "chat_template_kwargs"]
@@ -159,6 +160,29 @@ def check_own_template():
     last = max(i for i, message in enumerate(chat) if message["role"] == "user")
     check(template, "plain.jsonl", ids_of("qwen", "".join(
         f"<|im_start|>{m['role']}{'last' if i == last else m['content']}<|im_end|>" for i, m in enumerate(chat))))
+    # Tools stand before the last question, so that they move when the conversation goes on. Reasoning has no place.
+    template = ('{% set asked = messages | selectattr("role", "equalto", "user") | list %}{% for m in messages %}'
+                '{% if m.role == "user" %}{% if tools and m == asked[-1] %}{{ "[" + tools[0].name + "]" }}{% endif %}'
+                '{{ m.content + "<|im_start|>" }}'
+                '{% elif m.tool_calls is defined %}{{ "call " + m.tool_calls[0].name + "<|im_end|>" }}'
+                '{% else %}{{ m.content + ("<|im_start|>" if m.role == "tool" else "<|im_end|>") }}{% endif %}'
+                '{% endfor %}')
+    turns = [("user", "Ask"), ("assistant", "called"), ("tool", "seven"), ("assistant", "said"), ("user", "Again"),
+             ("assistant", "end")]
+    chat = [{"role": role, "content": content} for role, content in turns]
+    chat[1]["tool_calls"] = [{"name": "find"}]
+    chat[3]["reasoning_content"] = "hm"
+    parts = ["Ask<|im_start|>", "call find<|im_end|>", "seven<|im_start|>", "said<|im_end|>",
+             "[find]Again<|im_start|>", "end<|im_end|>"]
+    json_lines("tools.jsonl", [{"messages": chat, "tools": [{"name": "find"}]}])
+    learned = [[i % 2 for i, part in enumerate(parts) for _ in ids_of("qwen", part)[0]]]
+    message = check(template, "tools.jsonl", ids_of("qwen", "".join(parts)), learned)
+    require("'reasoning_content', so that 1 conversations are learned without it" in message, message)
+    chat[4]["content"] = "end<|im_end|>"
+    json_lines("tools.jsonl", [{"messages": chat, "tools": [{"name": "end<|im_end|>"}]}])
+    with open("chat_template.jinja", "w") as file:
+        file.write(template)
+    refuse("tools.jsonl", 1, "does not say where the assistant's part", "--chat-template", "folder")
     for template, wanted in (("{% for i in range(9) %}", "there is no endfor"), ("{{ messages | nop }}", "'nop'"),
                              ("{{ messages[0].no.no }}", "undefined"), ("{{ raise_exception('no way') }}", "no way"),
                              ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"),
