@@ -84,7 +84,11 @@ void command_fit_hints(Command command, Diagnostics *diagnostics)
             size_t length = strspn(at += 2, "abcdefghijklmnopqrstuvwxyz0123456789-");
             Command meant = length ? command_meant(command, d->hint, at, length, arena) : command;
             if (meant == command) continue;
-            d->hint = arena_format(arena, "for skycc %s: %s", command_texts[meant].name, d->hint);
+            static const char or_give[] = ", or give --";
+            const char *other = strstr(d->hint, or_give); /* what stands before it helps here as well */
+            d->hint = other && other + sizeof or_give - 1 == at
+                          ? arena_string_n(arena, d->hint, (size_t)(other - d->hint))
+                          : arena_format(arena, "for skycc %s: %s", command_texts[meant].name, d->hint);
             break;
         }
 }
