@@ -111,7 +111,7 @@ static bool is_unary(const Importer *importer, const SourceNode *node)
 static bool is_shared(const Importer *importer, const uint32_t *counts, uint32_t number)
 {
     enum { MOST_STEPS = 64 };
-    for (int step = 0; step < MOST_STEPS; step++) {
+    for (int step = 0; step < MOST_STEPS && importer->nodes[number].proto->n_output; step++) {
         uint32_t output = importer->nodes[number].outputs[0];
         const InitializerUse *reader = &importer->readers[output];
         if (counts[output] != 1 || reader->input == OUTPUT_USE) return counts[output] > 1;
