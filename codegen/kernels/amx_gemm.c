@@ -19,6 +19,7 @@ typedef struct AmxEmitter {
     Ir columns_end;            /* of its columns */
     Ir k, depth;               /* the block of k */
     Ir first, last;            /* whether it is the first, and the last */
+    Ir kept;                   /* whether all panels of B are kept already; NULL: they are not to be */
     Ir control[2];             /* of x86's floating-point unit: as it was, and taking subnormal numbers for 0 */
 } AmxEmitter;
 
@@ -83,14 +84,40 @@ static void prepare_control(AmxEmitter *gemm)
     emit_store(emit, emit_or(emit, before, emit_i32(emit, FLUSH_SUBNORMALS)), gemm->control[1], NULL, 4);
 }
 
+static Ir kept_panel(AmxEmitter *gemm, Ir column, Ir k)
+{
+    const AmxPlan *plan = gemm->plan;
+    return blocks_kept_panel(gemm->emit, gemm->kernel, gemm->operand, plan->depth_block, amx_panel_columns(plan),
+                             column, k);
+}
+
+/* The panel of B at `column`, reordered unless it is kept. Units but those of the first rows may run at the same time,
+ * so they do not keep what they reorder. */
+static Ir reordered_panel(AmxEmitter *gemm, Ir column, Ir columns)
+{
+    Emit *emit = gemm->emit;
+    const AmxPlan *plan = gemm->plan;
+    Ir reordered = emit_scratch_at(emit, plan->a_bytes);
+    Ir source = factor_address(gemm, plan->match.b, plan->match.column_axis, column, gemm->k);
+    if (!plan->keeps_b) {
+        emit_reorder_call(gemm, gemm->reorder_b, source, reordered, columns);
+        return reordered;
+    }
+    Ir first_rows = emit_compare(emit, LLVMIntEQ, gemm->begin, emit_i64(emit, 0));
+    reordered = emit_select(emit, emit_or(emit, gemm->kept, first_rows), kept_panel(gemm, column, gemm->k), reordered);
+    EmitIf branch;
+    emit_if(emit, &branch, emit_not(emit, gemm->kept));
+    emit_reorder_call(gemm, gemm->reorder_b, source, reordered, columns);
+    emit_end_if(emit, &branch);
+    return reordered;
+}
+
 static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir columns)
 {
     Emit *emit = gemm->emit;
     const AmxPlan *plan = gemm->plan;
-    Ir reordered = emit_scratch_at(gemm->emit, plan->a_bytes);
     int axis = plan->match.column_axis;
-    Ir source = factor_address(gemm, plan->match.b, axis, column, gemm->k);
-    emit_reorder_call(gemm, gemm->reorder_b, source, reordered, columns);
+    Ir reordered = reordered_panel(gemm, column, columns);
     Ir first = gemm->index[axis], in_unit = emit_sub(emit, column, first);
     Ir kept = emit_mul(emit, in_unit, plan->most_rows * (int64_t)sizeof(float));
     Ir arguments[AMX_BATCH + KERNEL_MAX_AXES];
@@ -106,6 +133,9 @@ static void emit_panel_call(AmxEmitter *gemm, LLVMValueRef panel, Ir column, Ir 
     next = emit_select(emit, same, next, first);
     next_k = emit_select(emit, same, gemm->k, next_k);
     arguments[AMX_NEXT] = factor_address(gemm, plan->match.b, axis, next, next_k);
+    arguments[AMX_KEPT] = plan->keeps_b ? gemm->kept : LLVMConstInt(emit->i1, 0, false);
+    if (plan->keeps_b)
+        arguments[AMX_NEXT] = emit_select(emit, gemm->kept, kept_panel(gemm, next, next_k), arguments[AMX_NEXT]);
     arguments[AMX_BEGIN] = gemm->begin;
     arguments[AMX_END] = gemm->end;
     arguments[AMX_COLUMN] = column;
@@ -215,6 +245,7 @@ void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char 
         gemm.operand[i] = emit_operand(emit, LLVMGetParam(function, KERNEL_OPERANDS), i, kernel->operands[i].dtype);
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     prepare_control(&gemm);
+    if (plan->keeps_b) gemm.kept = blocks_are_kept(emit, kernel, gemm.operand);
     Ir configuration = amx_tile_configuration(emit);
     emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
     (plan->joins_units ? emit_joined_units : emit_units)(&gemm);

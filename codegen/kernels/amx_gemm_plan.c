@@ -82,6 +82,8 @@ bool amx_plan(AmxPlan *plan, const Kernel *kernel, const Target *target)
     choose_blocks(plan, target);
     choose_units(plan, kernel);
     choose_scratch(plan);
+    plan->keeps_b = plan->parts == 1 &&
+                    blocks_keep_b(kernel, plan->columns, plan->depth, plan->depth_block, amx_panel_columns(plan));
     /* Floating-point operations per nanosecond. */
     plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rates[plan->match.precision]);
     return true;

@@ -19,6 +19,7 @@ typedef struct AmxPlan {
     int64_t depth_block;  /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
     int64_t unit_rows;    /* multiple of the tile's and of BLOCK_SIDE */
     int64_t unit_columns; /* multiple of the panel's */
+    bool keeps_b;         /* reordered panels in an operand of their own, after the first run */
     bool joins_units;     /* the only two, where a call is given both: it reorders once what they have in common */
     int64_t most_rows, most_columns; /* of a unit or of both */
     size_t a_bytes, b_bytes;         /* of the thread's scratch: reordered A, a reordered panel of B, */

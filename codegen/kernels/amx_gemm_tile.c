@@ -136,6 +136,10 @@ static void prefetch_next_panel(AmxPanel *panel, Ir offset)
         Ir at = emit_mul(emit, emit_urem(emit, line, per_row), BLOCK_LINE_BYTES);
         at =
             emit_add(emit, at, emit_mul(emit, row, factor_bytes(&source, by_columns ? source.across : source.along_k)));
+        if (plan->keeps_b) { /* one line after the other, of bf16 */
+            Ir kept = emit_mul(emit, line, BLOCK_LINE_BYTES * 2 / dtype_size(source.dtype));
+            at = emit_select(emit, parameter(panel, AMX_KEPT), kept, at);
+        }
         emit_prefetch(emit, bytes_after(panel, factor_memory(&source, parameter(panel, AMX_NEXT)), at),
                       PREFETCH_LEVEL2);
     }
@@ -207,7 +211,7 @@ LLVMTypeRef amx_panel_type(Emit *emit, const Kernel *kernel)
     LLVMTypeRef types[AMX_BATCH + KERNEL_MAX_AXES];
     int count = AMX_BATCH + kernel->axis_count - 1;
     for (int i = 0; i < count; i++)
-        types[i] = i < AMX_BEGIN ? emit->pointer : i == AMX_FIRST || i == AMX_LAST ? emit->i1 : emit->i64;
+        types[i] = i < AMX_BEGIN ? emit->pointer : i >= AMX_FIRST && i <= AMX_KEPT ? emit->i1 : emit->i64;
     return LLVMFunctionType(emit->void_type, types, (unsigned)count, false);
 }
 

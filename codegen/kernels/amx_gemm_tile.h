@@ -17,6 +17,7 @@ typedef enum AmxPanelParameter {
     AMX_STEPS,  /* of k in this block */
     AMX_FIRST,  /* whether it is the first block of k, and the last */
     AMX_LAST,
+    AMX_KEPT, /* whether the next panel is kept already: it is not reordered, but read */
     AMX_BATCH /* from here on: the index of every axis; those of row, column and k are ignored */
 } AmxPanelParameter;
 

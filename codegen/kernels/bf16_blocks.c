@@ -2,6 +2,8 @@
  * contiguous in memory is read, and transposed where the block wants the other. */
 #include "codegen/kernels/bf16_blocks.h"
 
+#include "base/integers.h"
+
 enum {
     LANES = 16,
     WHOLE_PARTS = 3 /* they add up to a float32 */
@@ -308,4 +310,27 @@ Ir blocks_factor_address(Emit *emit, const Kernel *kernel, int number, Ir base, 
         if (operand->stride[axis] && axis != moving_axis)
             batch = emit_add(emit, batch, emit_mul(emit, index[axis], operand->stride[axis]));
     return factor_at(&factor, factor_skip(&factor, base, batch), position, k);
+}
+
+/* ---- Panels that are kept ---- */
+
+bool blocks_keep_b(const Kernel *kernel, int64_t columns, int64_t depth, int64_t depth_block, int64_t width)
+{
+    if (!kernel->keeps_b) return false;
+    int64_t elements = round_up(columns, width) * round_up(depth, depth_block);
+    return elements <= kernel->operands[kernel->operand_count - 2].elements;
+}
+
+Ir blocks_kept_panel(Emit *emit, const Kernel *kernel, const Ir *operand, int64_t depth_block, int64_t width, Ir column,
+                     Ir k)
+{
+    int64_t of_column = round_up(kernel_inner_extent(kernel), depth_block) * 2;
+    Ir offset = emit_add(emit, emit_mul(emit, column, of_column), emit_mul(emit, k, width * 2));
+    return emit_address(emit, emit->i8, operand[kernel->operand_count - 2], offset);
+}
+
+Ir blocks_are_kept(Emit *emit, const Kernel *kernel, const Ir *operand)
+{
+    Ir flag = emit_load(emit, emit->i32, operand[kernel->operand_count - 1], NULL, sizeof(float));
+    return emit_compare(emit, LLVMIntNE, flag, emit_i32(emit, 0));
 }

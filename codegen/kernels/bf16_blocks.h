@@ -36,4 +36,11 @@ LLVMTypeRef blocks_reorder_type(Emit *emit);
 Ir blocks_factor_address(Emit *emit, const Kernel *kernel, int number, Ir base, const Ir *index, int moving_axis,
                          Ir position, Ir k);
 
+/* A panel of B that compiled code keeps (kernel_keep_b), and what says whether it is there. `depth_block` and `width`:
+ * k and columns of a panel. */
+bool blocks_keep_b(const Kernel *kernel, int64_t columns, int64_t depth, int64_t depth_block, int64_t width);
+Ir blocks_kept_panel(Emit *emit, const Kernel *kernel, const Ir *operand, int64_t depth_block, int64_t width, Ir column,
+                     Ir k);
+Ir blocks_are_kept(Emit *emit, const Kernel *kernel, const Ir *operand);
+
 #endif

@@ -18,6 +18,8 @@ typedef struct PairEmitter {
     Ir rows;                   /* the first one's pairs */
     Ir columns_begin, columns_end;
     Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
+    Ir kept;       /* whether all panels are kept already; NULL: they are not to be */
+    Ir in_kept;    /* whether the panels of these rows are there, or go there */
 } PairEmitter;
 
 static Ir most(Emit *emit, Ir a, Ir b) { return emit_select(emit, emit_compare(emit, LLVMIntSGT, a, b), a, b); }
@@ -65,6 +67,17 @@ static Ir buffer(PairEmitter *gemm, int which)
     return emit_load(gemm->emit, gemm->emit->pointer, gemm->buffers[which], NULL, 8);
 }
 
+/* Where the panel at `column` and k is reordered to: rows but the first may run at the same time, so they do not keep
+ * what they reorder. */
+static Ir panel_address(PairEmitter *gemm, int which, Ir column, Ir k)
+{
+    const PairPlan *plan = gemm->plan;
+    if (!plan->keeps_b) return buffer(gemm, which);
+    Ir kept = blocks_kept_panel(gemm->emit, gemm->kernel, gemm->operand, plan->depth_block, pair_panel_columns(plan),
+                                column, k);
+    return emit_select(gemm->emit, gemm->in_kept, kept, buffer(gemm, which));
+}
+
 /* What follows the panel at `column` and its block at `k`: the next block of k, the next panel, or nothing. */
 static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
 {
@@ -80,7 +93,9 @@ static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
     Ir next_depth = emit_least(emit, block, emit_sub(emit, depth, next_k));
     arguments[PAIR_NEXT_SOURCE] = factor_address(gemm, plan->match.b, plan->match.column_axis, next, next_k);
     arguments[PAIR_NEXT_EXTENT] = emit_select(emit, exists, extent, zero);
+    if (plan->keeps_b) exists = emit_and(emit, exists, emit_not(emit, gemm->kept));
     arguments[PAIR_NEXT_DEPTH] = emit_select(emit, exists, next_depth, zero);
+    arguments[PAIR_NEXT_B] = panel_address(gemm, 1, next, next_k);
 }
 
 static void call_panel(PairEmitter *gemm, Ir column, Ir *arguments)
@@ -108,8 +123,7 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     Ir arguments[PAIR_BATCH + KERNEL_MAX_AXES];
     arguments[PAIR_OPERANDS] = LLVMGetParam(emit->function, KERNEL_OPERANDS);
     arguments[PAIR_A] = emit_address(emit, emit->i8, gemm->rows, emit_mul(emit, k, 2));
-    arguments[PAIR_B] = buffer(gemm, 0);
-    arguments[PAIR_NEXT_B] = buffer(gemm, 1);
+    arguments[PAIR_B] = panel_address(gemm, 0, column, k);
     arguments[PAIR_SUMS] = emit_scratch_at(gemm->emit, plan->a_bytes + 2 * plan->b_bytes);
     arguments[PAIR_TILE] = emit_scratch_at(gemm->emit, plan->a_bytes + 2 * plan->b_bytes + plan->sum_bytes);
     set_next(gemm, column, k, arguments);
@@ -147,7 +161,12 @@ static void emit_units(PairEmitter *gemm)
     Ir extent = emit_sub(emit, gemm->columns_end, gemm->columns_begin);
     extent = emit_least(emit, extent, emit_i64(emit, pair_panel_columns(plan)));
     Ir first_depth = emit_least(emit, depth, emit_i64(emit, plan->depth_block));
-    call(gemm, blocks_reorder_type(emit), gemm->reorder_b, (Ir[]){columns, buffer(gemm, 0), extent, first_depth}, 4);
+    if (plan->keeps_b) gemm->in_kept = emit_or(emit, gemm->kept, emit_compare(emit, LLVMIntEQ, gemm->begin, zero));
+    Ir first = panel_address(gemm, 0, gemm->columns_begin, zero);
+    EmitIf branch;
+    if (plan->keeps_b) emit_if(emit, &branch, emit_not(emit, gemm->kept));
+    call(gemm, blocks_reorder_type(emit), gemm->reorder_b, (Ir[]){columns, first, extent, first_depth}, 4);
+    if (plan->keeps_b) emit_end_if(emit, &branch);
     EmitLoop panels, blocks;
     emit_loop_begin(emit, &panels, gemm->columns_begin, gemm->columns_end, pair_panel_columns(plan), 0, NULL);
     emit_loop_begin(emit, &blocks, zero, depth, plan->depth_block, 0, NULL);
@@ -194,6 +213,7 @@ void pair_emit(Emit *emit, const Kernel *kernel, const PairPlan *plan, const cha
         gemm.operand[i] = emit_operand(emit, LLVMGetParam(function, KERNEL_OPERANDS), i, kernel->operands[i].dtype);
     for (int i = 0; i < 2; i++) gemm.buffers[i] = LLVMBuildAlloca(emit->builder, emit->pointer, "");
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
+    if (plan->keeps_b) gemm.kept = blocks_are_kept(emit, kernel, gemm.operand);
     emit_runs(&gemm);
     LLVMBuildRetVoid(emit->builder);
 }

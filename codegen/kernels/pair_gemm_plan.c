@@ -79,6 +79,7 @@ bool pair_plan(PairPlan *plan, const Kernel *kernel, const Target *target)
     choose_a(plan, kernel);
     choose_units(plan, kernel);
     choose_scratch(plan);
+    plan->keeps_b = blocks_keep_b(kernel, plan->columns, plan->depth, plan->depth_block, pair_panel_columns(plan));
     const double rate = 150; /* floating-point operations per nanosecond */
     plan->nanoseconds = (int64_t)(kernel_flops(kernel) / rate);
     return true;

@@ -17,6 +17,7 @@ typedef struct PairPlan {
     int64_t depth_block; /* of k; a multiple of BLOCK_DEPTH; the last block may be shorter */
     bool a_in_place;     /* memory has the rows of A as reordering would leave them */
     int64_t row_pitch;   /* bytes from one of them to the next */
+    bool keeps_b;        /* reordered panels in an operand of their own, after the first run */
     HiddenSums hidden;
     bool skips_zeros;     /* of A, at both ends of a tile's k (zero_range.h) */
     int64_t unit_rows;    /* a multiple of the tile's */

@@ -107,6 +107,26 @@ static void prefetch_share(PairPanel *panel, Ir turn)
     emit_end_if(emit, &branch);
 }
 
+/* The next panel where it is kept already, likewise: those of the first tiles that are enough. */
+static void prefetch_kept(PairPanel *panel, Ir turn)
+{
+    Emit *emit = panel->emit;
+    const PairPlan *plan = panel->plan;
+    if (!plan->keeps_b) return;
+    int64_t lines = (int64_t)plan->b_bytes / BLOCK_LINE_BYTES, turns = panel->steps * TURNS_PER_STEP;
+    int64_t each = divide_up(lines, divide_up(plan->unit_rows, plan->tile_rows) * turns);
+    Ir zero = emit_i64(emit, 0), first = emit_mul(emit, emit_add(emit, emit_mul(emit, panel->tile, turns), turn), each);
+    Ir kept = emit_compare(emit, LLVMIntEQ, parameter(panel, PAIR_NEXT_DEPTH), zero);
+    kept = emit_and(emit, kept, below(panel, zero, parameter(panel, PAIR_NEXT_EXTENT)));
+    EmitIf branch;
+    emit_if(emit, &branch, emit_and(emit, kept, below(panel, first, emit_i64(emit, lines))));
+    for (int64_t i = 0; i < each; i++) {
+        Ir line = emit_mul(emit, emit_add(emit, first, emit_i64(emit, i)), BLOCK_LINE_BYTES);
+        emit_prefetch(emit, bytes_after(panel, parameter(panel, PAIR_NEXT_B), line), PREFETCH_LEVEL2);
+    }
+    emit_end_if(emit, &branch);
+}
+
 /* ---- Prefetching what the tile itself reads ---- */
 
 /* A's lines a little later, at the end of its rows those of the next tile: a turn takes its part of the rows. */
@@ -200,6 +220,7 @@ static void multiply(PairPanel *panel, Ir *sum)
     Ir turn = emit_udiv(emit, loop.index, emit_i64(emit, UNROLL));
     prefetch_a(panel, turn, bytes);
     prefetch_share(panel, turn);
+    prefetch_kept(panel, turn);
     prefetch_streams(panel, turn, b);
     for (int u = 0; u < UNROLL; u++)
         multiply_pair(panel, bytes_after(panel, a, emit_i64(emit, u * PAIR_BYTES)),

@@ -11,6 +11,7 @@
 #include "codegen/link/link.h"
 #include "codegen/link/program_object.h"
 #include "codegen/opencl/opencl_program.h"
+#include "codegen/stage/stage_kept.h"
 #include "runtime/device/opencl_build.h"
 #include "runtime/program/parallel.h"
 
@@ -211,6 +212,20 @@ static bool emit_objects(Emission *emission, Diagnostics *diagnostics)
     return ok;
 }
 
+/* Where several micro-batches share a step, its weights are kept in the order in which they are multiplied, if that
+ * leaves room for the copy of the state that checkpoints make. */
+static void keep_weights(Emission *emission, SkyProgram *program)
+{
+    if (emission->target.bf16 == BF16_NONE || program->opencl_device || program->microbatch_count < 2) return;
+    for (uint32_t s = 0; s < program->stage_count; s++) {
+        SkyStage *stage = (SkyStage *)&program->stages[s];
+        uint64_t state = stage->space_bytes[SKY_SPACE_STATE], spare = program->spare_bytes;
+        if (spare <= state) return;
+        uint64_t kept = stage_keep_weights(stage, &emission->pipeline->arena, spare - state);
+        if (spare != UINT64_MAX) program->spare_bytes -= kept;
+    }
+}
+
 static bool emit_target(Emission *emission, Diagnostics *diagnostics)
 {
     const ClusterTarget *from = &emission->cluster->targets[emission->target_index];
@@ -223,6 +238,8 @@ static bool emit_target(Emission *emission, Diagnostics *diagnostics)
     emission->pipeline->targets[emission->target_index] =
         (StageTarget){target_architecture(&emission->target, arena), arena_string(arena, emission->target.cpu),
                       target_flags(&emission->target, arena)};
+    for (size_t r = 0; r < emission->pipeline->rank_count; r++)
+        if (runs_on_target(emission, r)) keep_weights(emission, &emission->pipeline->programs[r]);
     EmitForm form = emission->options->form;
     bool ok = form == EMIT_LLVM || form == EMIT_ASSEMBLY ? emit_texts(emission, diagnostics)
                                                          : emit_objects(emission, diagnostics);

@@ -133,6 +133,7 @@ typedef struct Kernel {
     int axis_count;    /* at least 1 */
     int block_axes;    /* the first so many, all outer ones, number blocks: no work unit has a part of two. Mostly 0 */
     int64_t extent[KERNEL_MAX_AXES];
+    bool keeps_b; /* the last two operands are compiled code's own (kernel_keep_b) */
     int operand_count, phase_count, instruction_count;
     KernelOperand operands[KERNEL_MAX_OPERANDS];
     KernelPhase phases[KERNEL_MAX_PHASES];
@@ -262,6 +263,12 @@ bool kernel_cut_blocks(Kernel *kernel, int64_t blocks);
 
 /* Has a matrix product of float32 multiply so; other kernels stay as they are. */
 void kernel_set_precision(Kernel *kernel, ProductPrecision precision);
+
+/* Lets compiled code of a matrix product of bf16 numbers keep its factor b in the order in which it multiplies it: adds
+ * an operand for that and a float32, which is not 0 where b is there already, from a run of the same kernel with the
+ * same b. Neither has a meaning; interpreters leave them alone, and so may compiled code. Returns the bytes of the
+ * first; 0 if the kernel is of another kind, which leaves it as it is. */
+int64_t kernel_keep_b(Kernel *kernel);
 
 /* Identity: everything but the label. */
 Hash kernel_hash(const Kernel *kernel);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/integers.h"
+
 /* ---- Canonical form ---- */
 
 /* The bits of the axes whose index some instruction reads. */
@@ -269,6 +271,25 @@ void kernel_set_precision(Kernel *kernel, ProductPrecision precision)
     kernel->instructions[product - 1].op = op[precision];
 }
 
+int64_t kernel_keep_b(Kernel *kernel)
+{
+    enum { SIDE = 64, DEPTH = 32, LEAST_BLOCK = 512 }; /* columns and k are filled up, k in each of its blocks */
+    static const int64_t stride[KERNEL_MAX_AXES] = {0};
+    KernelGemm gemm;
+    if (kernel->keeps_b || kernel->axis_count != 3 || kernel->operand_count + 2 > KERNEL_MAX_OPERANDS ||
+        !kernel_match_gemm(kernel, &gemm) || gemm.precision != PRODUCTS_BF16 || gemm.row_axis < 0 ||
+        gemm.column_axis < 0)
+        return 0;
+    DType dtype = kernel->operands[gemm.b].dtype;
+    if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return 0;
+    int64_t depth = kernel_inner_extent(kernel), filled = DEPTH * (1 + divide_up(depth, LEAST_BLOCK));
+    int64_t elements = round_up(kernel->extent[gemm.column_axis], SIDE) * (depth + filled);
+    kernel->operands[kernel_operand(kernel, DTYPE_BF16, stride)].elements = elements;
+    kernel_operand(kernel, DTYPE_F32, stride);
+    kernel->keeps_b = true;
+    return dtype_bytes(DTYPE_BF16, elements);
+}
+
 /* ---- Measures ---- */
 
 Hash kernel_hash(const Kernel *kernel)
@@ -277,6 +298,7 @@ Hash kernel_hash(const Kernel *kernel)
     int64_t head[4] = {kernel->axis_count, kernel->operand_count, kernel->phase_count, kernel->instruction_count};
     hash = hash_extend(hash, head, sizeof head);
     if (kernel->block_axes) hash = hash_extend(hash, &kernel->block_axes, sizeof kernel->block_axes);
+    if (kernel->keeps_b) hash = hash_extend(hash, &kernel->keeps_b, sizeof kernel->keeps_b);
     hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];

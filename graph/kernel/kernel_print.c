@@ -96,6 +96,7 @@ void kernel_print(const Kernel *kernel, Buffer *buffer)
     print_list(buffer, kernel->extent, kernel->axis_count);
     buffer_print(buffer, "]");
     if (kernel->block_axes) buffer_print(buffer, " in blocks by %d axes", kernel->block_axes);
+    if (kernel->keeps_b) buffer_print(buffer, " keeping its factor b");
     buffer_print(buffer, "\n");
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];

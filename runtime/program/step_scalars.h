@@ -41,6 +41,7 @@ enum {
     SKY_STEP_GROUP = 16,      /* the second group starts here, with the same layout */
     SKY_STEP_SHARE = 25,      /* in its unused part: 1 / micro-batches */
     SKY_STEP_FURTHER_LOSS_SCALES = 26, /* ... and the loss scales of further label inputs */
+    SKY_STEP_WEIGHTS_KEPT = 30,        /* not 0: products have kept the step's weights (codegen/stage/stage_kept.h) */
     SKY_STEP_SCALARS = 32,
     SKY_MOST_LABELS = 4 /* ways in which one model reads label inputs */
 };

@@ -163,6 +163,7 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
     pipeline->emulate_links = emulate && world->one_host && program->links;
     pipeline->link_free = memory_allocate(2 * program->total_stage_count * sizeof *pipeline->link_free);
     pipeline->losses = memory_allocate(program->microbatch_count * sizeof *pipeline->losses);
+    pipeline->weights_kept = memory_allocate(program->stage_count * SKY_LIST_COUNT * sizeof *pipeline->weights_kept);
     for (uint32_t s = 0; s < program->total_stage_count; s++) pipeline->local[s] = -1;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         pipeline->local[program->stages[s].index] = (int)s;
@@ -191,6 +192,7 @@ void pipeline_close(Pipeline *pipeline)
     free(pipeline->slot_of);
     free(pipeline->link_free);
     free(pipeline->losses);
+    free(pipeline->weights_kept);
 }
 
 /* ---- Lines ---- */
@@ -452,6 +454,18 @@ static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, co
     return dataset_check_filled(batch->dataset, program, input, destination, diagnostics);
 }
 
+/* A list of a micro-batch. The first one of a batch keeps the weights for the others. */
+static bool run_list(Pipeline *pipeline, uint32_t local, SkyListKind list, uint32_t slot, Diagnostics *diagnostics)
+{
+    float *said = &pipeline->execution->step[SKY_STEP_WEIGHTS_KEPT];
+    bool *kept = &pipeline->weights_kept[local * SKY_LIST_COUNT + list];
+    *said = *kept;
+    bool ok = execution_run(pipeline->execution, local, list, slot, diagnostics);
+    *kept = true;
+    *said = 0;
+    return ok;
+}
+
 static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
                     Diagnostics *diagnostics)
 {
@@ -477,7 +491,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     step_clock_leave(clock, part);
     begin_microbatch(pipeline, batch, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
-    if (!execution_run(execution, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
+    if (!run_list(pipeline, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
         pipeline->losses[sky_microbatch(program, item->microbatch)] =
             *(const float *)execution_fetch(execution, local, item->slot, stage->loss, sizeof(float));
@@ -505,7 +519,7 @@ static bool run_backward(Pipeline *pipeline, const PipelineBatch *batch, const S
     if (batch->gradients_grow && is_last(pipeline, batch, item))
         pipeline->ending = (struct PipelineEnding){batch, local, start};
     begin_microbatch(pipeline, batch, item->microbatch);
-    bool ok = execution_run(pipeline->execution, local, list, item->slot, diagnostics);
+    bool ok = run_list(pipeline, local, list, item->slot, diagnostics);
     pipeline->ending.batch = NULL;
     if (ok) stretch(pipeline, start);
     return ok;
@@ -570,6 +584,7 @@ static bool run(Pipeline *pipeline, InstructionList *list, const PipelineBatch *
     synchronise(pipeline, false);
     memset(list->posted, 0, (size_t)list->receive_count * sizeof *list->posted);
     memset(pipeline->losses, 0, pipeline->program->microbatch_count * sizeof *pipeline->losses);
+    memset(pipeline->weights_kept, 0, pipeline->program->stage_count * SKY_LIST_COUNT * sizeof *pipeline->weights_kept);
     for (int i = 0; i < list->count; i++) {
         const SkyInstruction *item = &list->items[i];
         if (is_left_out(pipeline, batch, item)) {

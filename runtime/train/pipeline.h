@@ -53,7 +53,8 @@ typedef struct Pipeline {
     InstructionList training, evaluation;
     bool emulate, emulate_links;
     EmulatedTime emulated;
-    double *link_free; /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
+    double *link_free;  /* [2 * boundary + direction]: until when messages sent from here occupy an emulated link */
+    bool *weights_kept; /* [stage on this rank][SkyListKind]: a micro-batch of this batch has run the list */
     /* [micro-batch of the step], of the stage with the loss; zeros elsewhere, and where there are no rows. */
     double *losses;
     /* The list that is under way, if it is the last one that adds to the gradients of a stage. */

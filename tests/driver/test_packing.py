@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Rows packed into lines (--dim seq=auto:N) train as padded ones do: losses, gradients and evaluation agree, with
-dropout, too; the same numbers, to the last digit, come out whatever the stages, the schedule, and where a run is
-interrupted."""
+dropout, too; the same numbers, to the last digit, come out whatever the stages, the schedule, where a run is
+interrupted, and whether there is memory to keep reordered weights."""
 import csv
 import glob
 import json
@@ -32,15 +32,15 @@ def make_data(longest=LONGEST, full=8):
     return {name: np.ascontiguousarray(array.astype("i4")) for name, array in tensors.items()}, lengths
 
 
-def cluster(name, devices, keep=""):
+def cluster(name, devices, keep="", memory="1GiB"):
     with open(name, "w") as file:
         file.write("devices:\n")
-        file.writelines(f"  - {{name: d{d}, gflops: 1, memory: 1GiB}}\n" for d in range(devices))
+        file.writelines(f"  - {{name: d{d}, gflops: 1, memory: {memory}}}\n" for d in range(devices))
         file.write("default_link: {latency: 1us, bandwidth: 100Gbit}\n" + keep)
 
 
-def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, keep=""):
-    cluster("cluster.yaml", devices, keep)
+def compile_model(directory, devices=1, lengths=f"auto:{LONGEST}", *options, keep="", memory="1GiB"):
+    cluster("cluster.yaml", devices, keep, memory)
     packed = ("--lengths", "data.safetensors") if "auto" in lengths else ()
     return printed(SKYCC, "compile", NANO, "-d", "cluster.yaml", "-o", directory, "--dim", "batch=4", "--dim",
                f"seq={lengths}", "--microbatches", "2", "--replicas", "1", *packed, *options)
@@ -130,6 +130,25 @@ def test_any_cut():
     train("gpipe0", "--checkpoint", "ckpt", "--stop-after", "1")
     resumed = train("one", "--checkpoint", "ckpt", "--resume")
     require(resumed[-1]["loss"] == whole[-1][0], f"resumed: {resumed[-1]['loss']} instead of {whole[-1][0]}")
+
+
+def test_kept_weights():
+    """Where memory is left, products of bf16 keep weights: the first micro-batch of every step reorders them."""
+    options = (1, f"auto:{LONGEST}", "--precision", "bf16")
+    compile_model("kept", *options)
+    with open("kept/plan.json") as file:
+        made = json.load(file)
+    need = made["stages"][0]["memory_bytes"] + made["ranks"][0]["process_bytes"]
+    keeping = []
+    for directory, memory in ("kept", "1GiB"), ("tight", need + (64 << 10)):
+        compile_model(directory, *options, memory=memory)
+        compile_model(f"{directory}.text", *options, "--emit=llvm", memory=memory)
+        with open(glob.glob(f"{directory}.text/*.ll")[0]) as file:
+            keeping.append("keeping its factor b" in file.read())
+    with open("/proc/cpuinfo") as file:
+        require(keeping == ["avx512_bf16" in file.read(), False], f"weights are kept: {keeping}")
+    losses = [[(row["loss"], row["eval_loss"]) for row in train(name, "--lr", "0.05")] for name in ("kept", "tight")]
+    require(losses[0] == losses[1], f"kept weights change losses: {losses}")
 
 
 def test_rows_chosen():
@@ -223,6 +242,7 @@ with tempfile.TemporaryDirectory() as scratch:
     write("data.safetensors", data)
     test_padded_and_packed(lengths)
     test_any_cut()
+    test_kept_weights()
     test_rows_chosen()
     test_lengths_of_data(data, lengths)
     test_labels_on_padding(data, lengths)

@@ -231,6 +231,44 @@ static void check_limited(const CompiledKernel *code, SkyKernel *function, const
     operands_free(&limited);
 }
 
+static CompiledKernels *compile_one(const Kernel *checked)
+{
+    CompiledKernels *compiled = kernels_compile(&checked, 1, &target, (KernelCacheOptions){0}, &diagnostics);
+    assert_non_null(compiled);
+    if (target.bf16 == BF16_TILES && !tiles_request()) emulate_tiles(compiled);
+    return compiled;
+}
+
+/* Products that may keep their factor b: with it kept, whatever becomes of b itself, and while it is being kept, they
+ * make the same bits as products that do not keep it. */
+static void check_kept(const Kernel *checked, const Operands *before, const Operands *whole)
+{
+    Kernel keeping = *checked;
+    KernelGemm gemm;
+    float said = 0;
+    kernel_canonicalize(&keeping);
+    size_t bytes = (size_t)kernel_keep_b(&keeping);
+    if (!bytes || target.bf16 == BF16_NONE || !kernel_match_gemm(&keeping, &gemm)) return;
+    CompiledKernels *compiled = compile_one(&keeping);
+    JitProgram *jit = jit_load(compiled, &diagnostics);
+    assert_non_null(jit);
+    void *kept = memset(aligned_alloc(64, (bytes + 63) / 64 * 64), 0xff, bytes);
+    for (int run = 0; run < 4; run++) {
+        Operands operands = operands_copy(before);
+        operands.data[operands.count] = kept;
+        operands.data[operands.count + 1] = &said;
+        if (run > 1) memset(operands.data[gemm.b], 0xff, operands.bytes[gemm.b]);
+        run_compiled(&compiled->kernels[0], jit_find(jit, &compiled->kernels[0]), &operands, run & 1);
+        for (int i = 0; i < whole->count; i++)
+            if (i != gemm.b) assert_memory_equal(whole->data[i], operands.data[i], whole->bytes[i]);
+        said = run > 0;
+        operands_free(&operands);
+    }
+    free(kept);
+    jit_free(jit);
+    kernels_free(compiled);
+}
+
 static void check_here(const CompiledKernels *compiled, const CompiledKernel *code, const Kernel *checked,
                        const Operands *before, const Operands *interpreted, double tolerance, Compare *compared)
 {
@@ -242,6 +280,7 @@ static void check_here(const CompiledKernels *compiled, const CompiledKernel *co
     compared(checked, interpreted->data, whole.data, tolerance);
     check_limited(code, jit_find(jit, code), checked, before, &whole);
     for (int i = 0; i < whole.count; i++) assert_memory_equal(whole.data[i], split.data[i], whole.bytes[i]);
+    check_kept(checked, before, &whole);
     operands_free(&whole);
     operands_free(&split);
     jit_free(jit);
@@ -264,10 +303,7 @@ void check_compared(const Kernel *checked, double tolerance, Fill *fill, Compare
         check_on_opencl(checked, tolerance, fill, compared);
         return;
     }
-    const Kernel *list[] = {checked};
-    CompiledKernels *compiled = kernels_compile(list, 1, &target, (KernelCacheOptions){0}, &diagnostics);
-    assert_non_null(compiled);
-    if (target.bf16 == BF16_TILES && !tiles_request()) emulate_tiles(compiled);
+    CompiledKernels *compiled = compile_one(checked);
     const CompiledKernel *code = kernels_find(compiled, checked);
     assert_non_null(code);
     Operands before = operands_new(checked, fill), interpreted = operands_copy(&before);
