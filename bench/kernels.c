@@ -11,6 +11,7 @@
  *   --data=FILE           packs the first rows of a data set over the dimension bound last
  *   --form=LINESxLENGTH   into packed sequences of this form
  *   --lines=N             as if the micro-batch had N of them
+ *   --keep=1              as every micro-batch of a step but the first: weights are kept (codegen/stage/stage_kept.h)
  *   --waves=1             one row of the table is a wave of calls that do not wait for each other
  *
  * One row of the table is all calls that share a kernel, or groups that share all: milliseconds a step, share, calls,
@@ -23,13 +24,14 @@
 
 #include "base/order.h"
 #include "bench/peak.h"
+#include "codegen/stage/stage_kept.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/packed_model.h"
 #include "partitioner/planner/packing.h"
 #include "runtime/storage/packed_batch.h"
 #include "runtime/storage/row_lengths.h"
 
-static int steps = 10, threads = 1, by_waves = 0;
+static int steps = 10, threads = 1, by_waves = 0, keeps_weights = 0;
 static uint32_t lines_wanted; /* of the micro-batch of a data set; 0: what the first batch has */
 
 static uint32_t line_size(const SkyCall *call) { return by_waves ? sky_wave_size(call) : sky_group_size(call); }
@@ -149,6 +151,7 @@ static bool measure(Execution *execution, const SkyStage *stage, Diagnostics *di
     bool ok = true;
     for (int step = 0; ok && step < steps; step++) {
         double began = bench_seconds(threads);
+        execution->step[SKY_STEP_WEIGHTS_KEPT] = step > 0;
         ok = run_step(execution, &clock, seconds, diagnostics);
         whole[step] = bench_seconds(threads) - began;
     }
@@ -230,6 +233,7 @@ static bool run(const char *path, ModelOptions *options, Diagnostics *diagnostic
     stage_index_free(index);
     code.stage.slot_count = 1;
     if (code.needs_lines) printf("all lines are computed: %s needs them\n", code.needs_lines);
+    if (keeps_weights) stage_keep_weights(&code.stage, &code.arena, UINT64_MAX);
     local_program_create(&program, &model, &code);
     bool ok = local_program_compile(&program, NULL, diagnostics) &&
               execution_open(&execution, &program.program, threads, local_program_interpret, diagnostics);
@@ -254,6 +258,8 @@ static bool read_option(const char *name, const char *value, ModelOptions *optio
         options->import.dropout_given = true, options->import.dropout = atof(value);
     else if (strcmp(name, "--no-prune") == 0)
         options->no_pruning = number != 0;
+    else if (strcmp(name, "--keep") == 0)
+        keeps_weights = number;
     else if (strcmp(name, "--waves") == 0)
         by_waves = number;
     else if (strcmp(name, "--steps") == 0)
