@@ -92,7 +92,6 @@ bool check_narrow_inputs(const OnnxNode *node);
 /* False after reporting former keys or values in inputs `input` and `input` + 1: a cache that is not empty. */
 bool check_no_past(OnnxNode *node, int input);
 /* False after reporting a constant index outside an axis of `extent` elements. */
-bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent);
 /* Makes an axis of `rank` dimensions non-negative, or reports. */
 bool check_axis(const OnnxNode *node, int64_t *axis, int rank);
 /* Marks the axes; negative and repeated ones are checked. */

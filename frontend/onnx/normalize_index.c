@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Indices that are known now must lie inside the axis: programs check only those that come with the data. */
-bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
+static bool check_indices(const OnnxNode *node, ValueId indices, int64_t extent)
 {
     const Value *value = graph_value(node->graph, indices);
     if (value->role != ROLE_CONSTANT || !dtype_is_integer(value->dtype)) return true;

@@ -14,7 +14,7 @@ static bool lives(const JinjaRun *run) { return !run->failed && !run->skipped; }
 
 static const JinjaToken *next(const JinjaRun *run) { return &run->template->tokens[run->at]; }
 
-bool jinja_is(const JinjaRun *run, JinjaKind kind, const char *text)
+static bool jinja_is(const JinjaRun *run, JinjaKind kind, const char *text)
 {
     return next(run)->kind == kind && strcmp(next(run)->text, text) == 0;
 }
@@ -436,31 +436,22 @@ static json_t *negation(JinjaRun *run)
     return count && lives(run) ? json_boolean(jinja_truth(value) == (count % 2 == 0)) : value;
 }
 
-static json_t *both(JinjaRun *run)
+/* Operands with a word between, of which those after one whose truth is `decides` are skipped. */
+static json_t *until(JinjaRun *run, bool decides, const char *between, json_t *(*operand)(JinjaRun *run))
 {
-    json_t *value = negation(run);
-    while (word(run, "and")) {
-        bool stays = lives(run) && !jinja_truth(value);
+    json_t *value = operand(run);
+    while (word(run, between)) {
+        bool stays = lives(run) && jinja_truth(value) == decides;
         run->skipped += stays;
-        json_t *right = negation(run);
+        json_t *right = operand(run);
         run->skipped -= stays;
         if (!stays) value = right;
     }
     return value;
 }
 
-json_t *jinja_alternative(JinjaRun *run)
-{
-    json_t *value = both(run);
-    while (word(run, "or")) {
-        bool stays = lives(run) && jinja_truth(value);
-        run->skipped += stays;
-        json_t *right = both(run);
-        run->skipped -= stays;
-        if (!stays) value = right;
-    }
-    return value;
-}
+static json_t *both(JinjaRun *run) { return until(run, false, "and", negation); }
+json_t *jinja_alternative(JinjaRun *run) { return until(run, true, "or", both); }
 
 /* Where the "if" of this expression stands; 0: it has none. */
 static size_t find_condition(const JinjaRun *run)

@@ -105,9 +105,8 @@ json_t *jinja_method(JinjaRun *run, const char *name, json_t *value, const Jinja
 
 /* ---- jinja_expressions ---- */
 
-bool jinja_is(const JinjaRun *run, JinjaKind kind, const char *text); /* the next token is that */
-bool jinja_accept(JinjaRun *run, JinjaKind kind, const char *text);   /* and skips it */
-void jinja_expect(JinjaRun *run, JinjaKind kind, const char *text);   /* or fails */
+bool jinja_accept(JinjaRun *run, JinjaKind kind, const char *text); /* and skips it */
+void jinja_expect(JinjaRun *run, JinjaKind kind, const char *text); /* or fails */
 const char *jinja_expect_name(JinjaRun *run);
 json_t *jinja_expression(JinjaRun *run);
 json_t *jinja_alternative(JinjaRun *run); /* the same without "if" at its end */

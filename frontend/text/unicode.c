@@ -112,7 +112,7 @@ bool unicode_is_space(int32_t c)
            c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool unicode_is_letter(int32_t c)
+static bool unicode_is_letter(int32_t c)
 {
     if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     return between(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO) || IN(c, newer_letters);

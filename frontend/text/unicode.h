@@ -19,7 +19,6 @@ bool unicode_is_valid(const char *text, size_t length);
 bool unicode_is_ascii(const char *text, size_t length);
 
 bool unicode_is_space(int32_t c);       /* property White_Space */
-bool unicode_is_letter(int32_t c);      /* categories L */
 bool unicode_is_number(int32_t c);      /* categories N */
 bool unicode_is_word(int32_t c);        /* of words, as \w of regular expressions */
 bool unicode_is_mark(int32_t c);        /* categories M */

@@ -36,11 +36,9 @@ enum { MOST_INPUTS = MAX_RANK };
 /* The node that makes the value, if what it makes can be followed along the axis. */
 static const Node *followed(const Graph *graph, ValueId value, int axis, int *axes)
 {
-    NodeId producer = graph_value(graph, value)->producer;
-    if (!producer) return NULL;
-    const Node *node = graph_node(graph, producer);
-    bool known = !operator_has(node->op, IS_RANDOM) && node->input_count <= MOST_INPUTS && node->outputs[0] == value &&
-                 axes_of_inputs(graph, node, axis, axes);
+    const Node *node = graph_producer(graph, value);
+    bool known = node->op != OP_NONE && !operator_has(node->op, IS_RANDOM) && node->input_count <= MOST_INPUTS &&
+                 node->outputs[0] == value && axes_of_inputs(graph, node, axis, axes);
     return known ? node : NULL;
 }
 

@@ -118,10 +118,9 @@ static Register first_number(Lowering *lowering, const Node *node, const Shape *
 void lower_encode(Lowering *lowering, const Node *node)
 {
     View x = view_of_rows(lowering, node->inputs[0]), bytes = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
     Codec codec = CODEC_NONE;
     codec_of(node, &codec);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&x.shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &x.shape);
     int row = lower_operand(lowering, &x, x.stride), coded = operand_of_bytes(lowering, &bytes);
     Register key = 0, first = 0;
     if (node->input_count > 2) {
@@ -140,10 +139,9 @@ void lower_encode(Lowering *lowering, const Node *node)
 void lower_decode(Lowering *lowering, const Node *node)
 {
     View bytes = view_of_rows(lowering, node->inputs[0]), x = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
     Codec codec = CODEC_NONE;
     codec_of(node, &codec);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&x.shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &x.shape);
     int row = lower_operand(lowering, &x, x.stride), coded = operand_of_bytes(lowering, &bytes);
     kernel_decode(kernel, codec, row, coded);
     lower_end(lowering);

@@ -54,7 +54,8 @@ bool axes_cross_entropy(const Graph *graph, const Node *node, int output, int ax
     return axis == 0;
 }
 
-bool is_one(const Graph *graph, ValueId id)
+/* Whether the value is known to be 1, as the gradient of the loss itself is, in any shape and type. */
+static bool is_one(const Graph *graph, ValueId id)
 {
     for (NodeId producer; (producer = graph_value(graph, id)->producer); id = graph_node(graph, producer)->inputs[0])
         if (!operator_has(graph_node(graph, producer)->op, IS_MOVEMENT | CONVERTS)) return false;

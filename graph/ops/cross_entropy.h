@@ -10,8 +10,6 @@ int64_t cross_entropy_classes(const Graph *graph, const Node *node);
 
 /* Whether input `i` holds the scalars of the step; reports if not. */
 bool infer_scalars(InferContext *context, int i);
-/* Whether the value is known to be 1, as the gradient of the loss itself is, in any shape and type. */
-bool is_one(const Graph *graph, ValueId id);
 
 /* The label of a row; the strides are in rows. */
 Register load_label(Lowering *lowering, const Node *node, int64_t stride0, int64_t stride1);

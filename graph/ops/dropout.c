@@ -98,13 +98,11 @@ void lower_dropout(Lowering *lowering, const Node *node)
 {
     View x = lower_view(lowering, node->inputs[0]), y = lower_output(lowering, node->outputs[0]);
     double kept = 1 - (double)dropped_numbers(node) / RANDOM_ELEMENT_RANGE;
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&y.shape, extent);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &y.shape);
     Register value = lower_load(lowering, &x);
     Register active = load_step(lowering, node->inputs[2], SKY_STEP_DROPOUT, DTYPE_F32);
     active = kernel_convert(kernel, DTYPE_BOOL, active);
-    Register dropped = draw(lowering, node, axes, active);
+    Register dropped = draw(lowering, node, kernel->axis_count, active);
     DType type = kernel_type(kernel, value);
     Register scale = kernel_constant(kernel, type, type == DTYPE_F32 ? (float)(1 / kept) : 1 / kept);
     scale = kernel_select(kernel, active, scale, kernel_constant(kernel, type, 1));

@@ -215,10 +215,10 @@ void lower_gather_elements(Lowering *lowering, const Node *node)
     View data = lower_view(lowering, node->inputs[0]), indices = lower_view(lowering, node->inputs[1]);
     View output = lower_output(lowering, node->outputs[0]);
     if (shape_elements(&output.shape) == 0) return;
-    int64_t axis = node_integer(node, "axis", 0), extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, elements;
+    int64_t axis = node_integer(node, "axis", 0), stride[KERNEL_MAX_AXES] = {0}, elements;
     normalize_axis(&axis, data.shape.rank);
     for (int i = 0; i < data.shape.rank; i++) stride[i] = i == axis ? 0 : data.stride[i];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &output.shape);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);
     Register index = kernel_load(kernel, lower_operand_broadcast(lowering, &indices));
     index = lower_index(kernel, index, data.shape.dim[axis]);
@@ -268,12 +268,12 @@ void lower_gather_nd(Lowering *lowering, const Node *node)
     if (shape_elements(&output.shape) == 0) return;
     int batch = (int)node_integer(node, "batch_dims", 0), last = indices.shape.rank - 1;
     int width = (int)indices.shape.dim[last], after = batch + width;
-    int64_t extent[KERNEL_MAX_AXES], stride[KERNEL_MAX_AXES] = {0}, tuple[KERNEL_MAX_AXES] = {0}, elements;
+    int64_t stride[KERNEL_MAX_AXES] = {0}, tuple[KERNEL_MAX_AXES] = {0}, elements;
     for (int i = 0; i < last; i++) tuple[i] = indices.stride[i];
     for (int i = 0; i < batch; i++) stride[i] = data.stride[i];
     for (int i = after; i < data.shape.rank; i++) stride[last + i - after] = data.stride[i];
 
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&output.shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &output.shape);
     bool slices = after < data.shape.rank;
     if (slices) kernel_begin_phase(kernel, false);
     int from = lower_operand_indexed(lowering, &data, stride, &elements);

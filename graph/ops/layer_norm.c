@@ -75,9 +75,7 @@ static int result_of(Lowering *lowering, ValueId value)
 
 void lower_layer_norm(Lowering *lowering, const Node *node)
 {
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin_map(lowering, node);
     int x = lower_operand_of(lowering, node->inputs[0]), y = result_of(lowering, node->outputs[0]);
 
     Register sum = kernel_reduce(kernel, KERNEL_SUM, kernel_load(kernel, x));
@@ -118,9 +116,7 @@ bool infer_layer_norm_gradient(InferContext *context)
 /* With z = (x - mean) * inverse and g = dy * gain: dx = inverse * (g - mean(g) - z * mean(g * z)). */
 void lower_layer_norm_gradient(Lowering *lowering, const Node *node)
 {
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    Kernel *kernel = lower_begin_map(lowering, node);
     int x = lower_operand_of(lowering, node->inputs[0]), gain = lower_operand_of(lowering, node->inputs[1]);
     int dy = lower_operand_of(lowering, node->inputs[4]);
     kernel_begin_phase(kernel, false);

@@ -87,6 +87,12 @@ int lower_axes(const Shape *shape, int64_t *extent)
     return shape->rank ? shape->rank : 1;
 }
 
+Kernel *lower_begin_over(Lowering *lowering, const char *label, const Shape *shape)
+{
+    int64_t extent[KERNEL_MAX_AXES];
+    return lower_begin(lowering, label, lower_axes(shape, extent), extent);
+}
+
 int lower_operand(Lowering *lowering, const View *view, const int64_t *stride)
 {
     DType dtype = graph_value(lowering->graph, view->base)->dtype;
@@ -151,8 +157,7 @@ void lower_end(Lowering *lowering)
 
 void lower_copy(Lowering *lowering, const char *label, const View *from, const View *to)
 {
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, label, lower_axes(&from->shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, label, &from->shape);
     Register value = lower_load(lowering, from);
     kernel_store(kernel, lower_operand_broadcast(lowering, to), value);
     lower_end(lowering);
@@ -160,8 +165,7 @@ void lower_copy(Lowering *lowering, const char *label, const View *from, const V
 
 void lower_fill(Lowering *lowering, const View *to, double number)
 {
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, "Fill", lower_axes(&to->shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, "Fill", &to->shape);
     DType type = kernel_register_type(graph_value(lowering->graph, to->base)->dtype);
     Register value = kernel_constant(kernel, type, number);
     kernel_store(kernel, lower_operand_broadcast(lowering, to), value);
@@ -226,9 +230,7 @@ void lowering_materialize(Lowering *lowering, ValueId value)
 
 Kernel *lower_begin_map(Lowering *lowering, const Node *node)
 {
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&graph_value(lowering->graph, node->outputs[0])->shape, extent);
-    return lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    return lower_begin_over(lowering, opcodes[node->op].name, &graph_value(lowering->graph, node->outputs[0])->shape);
 }
 
 void lower_end_map(Lowering *lowering, const Node *node, Register value)

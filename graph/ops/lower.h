@@ -61,6 +61,8 @@ View lower_view(Lowering *lowering, ValueId value);
 View lower_output(Lowering *lowering, ValueId value);
 /* Starts a call whose kernel has these axes, the last being the inner one. */
 Kernel *lower_begin(Lowering *lowering, const char *label, int axis_count, const int64_t *extent);
+/* The same for the axes of a tensor of this shape. */
+Kernel *lower_begin_over(Lowering *lowering, const char *label, const Shape *shape);
 /* The shape's dimensions as axes; a scalar gets one axis of extent 1. Returns the axis count. */
 int lower_axes(const Shape *shape, int64_t *extent);
 /* An operand over `view`, with explicit strides per axis of the kernel. */

@@ -41,9 +41,7 @@ typedef struct Rows {
 static Rows begin_rows(Lowering *lowering, const Node *node)
 {
     View output = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    int axes = lower_axes(&output.shape, extent);
-    Rows rows = {.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent)};
+    Rows rows = {.kernel = lower_begin_over(lowering, opcodes[node->op].name, &output.shape)};
     for (int i = 0; i < node->input_count; i++) {
         View view = lower_view(lowering, node->inputs[i]);
         rows.input[i] = lower_operand_broadcast(lowering, &view);

@@ -27,8 +27,7 @@ bool infer_accumulate_gradient(InferContext *context)
 void lower_accumulate_gradient(Lowering *lowering, const Node *node)
 {
     View x = lower_view(lowering, node->inputs[0]), sum = lower_output(lowering, node->outputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
-    Kernel *kernel = lower_begin(lowering, opcodes[node->op].name, lower_axes(&sum.shape, extent), extent);
+    Kernel *kernel = lower_begin_over(lowering, opcodes[node->op].name, &sum.shape);
     Register value = lower_load(lowering, &x);
     kernel_store_add(kernel, lower_operand_broadcast(lowering, &sum), value);
     lower_end(lowering);
@@ -78,10 +77,8 @@ static Register take_gradient(const Update *update, int operand)
 static Update begin_update(Lowering *lowering, const Node *node)
 {
     const Value *parameter = graph_value(lowering->graph, node->inputs[0]);
-    int64_t extent[KERNEL_MAX_AXES];
     Update update = {.lowering = lowering, .scalars = node->inputs[2], .type = kernel_register_type(parameter->dtype)};
-    int axes = lower_axes(&parameter->shape, extent);
-    update.kernel = lower_begin(lowering, opcodes[node->op].name, axes, extent);
+    update.kernel = lower_begin_over(lowering, opcodes[node->op].name, &parameter->shape);
     update.parameter = lower_operand_of(lowering, node->inputs[0]);
     int gradient = lower_operand_of(lowering, node->inputs[1]);
     for (int i = 3; i < node->input_count; i++) {

@@ -41,9 +41,8 @@ static bool is_larger_than_factors(const Graph *graph, const Node *product)
     double scores = (double)elements(graph, product->outputs[0]), factors = 0;
     for (int i = 0; i < 2; i++) {
         ValueId factor = product->inputs[i];
-        NodeId producer = graph_value(graph, factor)->producer;
-        bool is_part = producer && graph_node(graph, producer)->op == OP_Slice;
-        ValueId whole = is_part ? graph_node(graph, producer)->inputs[0] : factor;
+        const Node *producer = graph_producer(graph, factor);
+        ValueId whole = producer->op == OP_Slice ? producer->inputs[0] : factor;
         scores *= (double)elements(graph, whole) / (double)elements(graph, factor);
         factors += (double)elements(graph, whole);
     }
@@ -65,9 +64,7 @@ static bool may_remake_inputs(const Graph *graph, const Node *node)
 /* Whether what the value is made from, by a product and what follows it, is worth keeping in its place. */
 static bool may_remake(const Graph *graph, ValueId value)
 {
-    NodeId producer = graph_value(graph, value)->producer;
-    if (!producer) return false;
-    const Node *node = graph_node(graph, producer);
+    const Node *node = graph_producer(graph, value);
     if (operator_has(node->op, IS_PRODUCT)) return is_larger_than_factors(graph, node);
     if (operator_has(node->op, NORMALISES | IS_RANDOM)) return may_remake(graph, node->inputs[0]);
     return operator_has(node->op, IS_MAP | IS_MOVEMENT) && may_remake_inputs(graph, node);
@@ -84,12 +81,6 @@ static void choose(Recomputation *recomputation, ValueId value)
         if (node->inputs[i]) choose(recomputation, node->inputs[i]);
 }
 
-static bool is_softmax(const Graph *graph, ValueId value)
-{
-    NodeId producer = graph_value(graph, value)->producer;
-    return producer && operator_has(graph_node(graph, producer)->op, NORMALISES);
-}
-
 static void choose_attention(Recomputation *recomputation)
 {
     const Graph *graph = recomputation->graph;
@@ -101,7 +92,8 @@ static void choose_attention(Recomputation *recomputation)
             choose(recomputation, node->outputs[0]);
         /* Probabilities that are kept are read from memory once: what dropout leaves of them is computed next to
          * them, which costs less than reading it too. */
-        if (random && is_softmax(graph, node->inputs[0])) recomputation->chosen[node->outputs[0]] = true;
+        if (random && operator_has(graph_producer(graph, node->inputs[0])->op, NORMALISES))
+            recomputation->chosen[node->outputs[0]] = true;
     }
 }
 
