@@ -156,6 +156,17 @@ void json_apart_free(JsonApart *apart)
     file_unmap(&apart->file);
 }
 
+static int append(const char *text, size_t size, void *buffer)
+{
+    buffer_append(buffer, text, size);
+    return 0;
+}
+
+bool json_append(Buffer *text, const json_t *value, size_t flags)
+{
+    return json_dump_callback(value, append, text, flags) == 0;
+}
+
 /* ---- Members ---- */
 
 bool json_refuse(JsonReader reader, const char *path, const char *reason)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/buffer.h"
 #include "base/file.h"
 #include "base/json_writer.h"
 
@@ -28,6 +29,9 @@ typedef struct JsonApart {
 
 bool json_read_apart(JsonApart *apart, const char *path, const char *key, Diagnostics *diagnostics);
 void json_apart_free(JsonApart *apart);
+
+/* Appends the value as jansson writes it with these flags; false if it cannot be written. */
+bool json_append(Buffer *text, const json_t *value, size_t flags);
 
 /* Each skips white space and takes one token, or returns false and leaves it: a bracket or comma; an integer; a string,
  * whose text is in the file as it stands there (with escapes, if it has any). */

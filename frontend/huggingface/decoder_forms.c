@@ -148,37 +148,22 @@ const DecoderForm encoder_eurobert = {SPLIT_NAMES,
            .mlp = "mlp"
 #define ROTARY_BERT_TRAITS SEES_ALL | LAYER_NORMS | NORMS_AFTER | TYPED | FUSED_PARTS | TIES
 
-const DecoderForm encoder_nomic = {ROTARY_BERT,
-                                   .norm_epsilon = 1e-12,
-                                   .width = "head_dim",
-                                   .theta = 1e3,
-                                   .most_positions = 2048,
-                                   .embedded_norm = "emb_ln",
-                                   .layer = "encoder.layers",
-                                   .attention = "attn",
-                                   .attended_norm = "norm1",
-                                   .mlp_after_norm = "norm2",
-                                   .query = "Wqkv",
-                                   .output = "out_proj",
-                                   .up = "fc11",
-                                   .gate = "fc12",
-                                   .down = "fc2",
-                                   .traits = ROTARY_BERT_TRAITS};
+/* As flash-attn calls the parts of BERT. */
+#define FLASH_NAMES                                                                                                    \
+    ROTARY_BERT, .embedded_norm = "emb_ln", .layer = "encoder.layers", .attended_norm = "norm1",                       \
+                 .mlp_after_norm = "norm2", .query = "Wqkv", .output = "out_proj", .down = "fc2"
 
-const DecoderForm encoder_jina = {ROTARY_BERT,
+const DecoderForm encoder_nomic = {FLASH_NAMES,  .norm_epsilon = 1e-12,  .width = "head_dim",
+                                   .theta = 1e3, .most_positions = 2048, .attention = "attn",
+                                   .up = "fc11", .gate = "fc12",         .traits = ROTARY_BERT_TRAITS};
+
+const DecoderForm encoder_jina = {FLASH_NAMES,
                                   .norm_epsilon = 1e-5,
                                   .usual_activation = "gelu",
                                   .theta = 2e4,
                                   .most_positions = 8194,
-                                  .embedded_norm = "emb_ln",
-                                  .layer = "encoder.layers",
                                   .attention = "mixer",
-                                  .attended_norm = "norm1",
-                                  .mlp_after_norm = "norm2",
-                                  .query = "Wqkv",
-                                  .output = "out_proj",
                                   .up = "fc1",
-                                  .down = "fc2",
                                   .traits = ROTARY_BERT_TRAITS | BIASED | WITHOUT_GATE};
 
 const DecoderForm encoder_gte = {ROTARY_BERT,

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <utf8proc.h>
 
+#include "base/json.h"
 #include "frontend/text/table_forms.h"
 
 enum { MAX_REPORTED = 20 };
@@ -204,12 +205,6 @@ static void add_real(TableReader *reader, double value)
     if (!strpbrk(buffer_text(&reader->unquoted) + start, ".eE")) buffer_append(&reader->unquoted, ".0", 2);
 }
 
-static int append_json(const char *text, size_t size, void *buffer)
-{
-    buffer_append(buffer, text, size);
-    return 0;
-}
-
 static bool add_member(TableReader *reader, const json_t *object, const char *name)
 {
     json_t *value = json_object_get(object, name);
@@ -226,7 +221,7 @@ static bool add_member(TableReader *reader, const json_t *object, const char *na
         add_real(reader, json_real_value(value));
     else if (json_is_boolean(value))
         buffer_print(&reader->unquoted, "%s", json_is_true(value) ? "true" : "false");
-    else if (json_dump_callback(value, append_json, &reader->unquoted, JSON_COMPACT) != 0)
+    else if (!json_append(&reader->unquoted, value, JSON_COMPACT))
         return table_error(reader, NULL, "'%s' is nested too deeply", name);
     add_field(reader, "", reader->unquoted.size - start);
     reader->fields[reader->field_count - 1].nested = json_is_array(value) || json_is_object(value);

@@ -68,12 +68,6 @@ bool table_unwrap(const char *path, const char *bytes, size_t size, Buffer *unpa
     return size < 2 || memcmp(bytes, "\x1f\x8b", 2) != 0 || unpack(path, bytes, size, unpacked, diagnostics);
 }
 
-static int append_json(const char *text, size_t size, void *buffer)
-{
-    buffer_append(buffer, text, size);
-    return 0;
-}
-
 /* Whether the JSON is one object over several lines, or begins with its list of rows. */
 static bool is_whole(const char *text, const char *end)
 {
@@ -105,7 +99,7 @@ bool table_split_array(const char *path, const char *text, size_t size, Buffer *
                     "is one JSON object without a list \"data\"");
     json_array_foreach(rows, i, row)
     {
-        ok = ok && json_dump_callback(row, append_json, lines, JSON_COMPACT | JSON_ENCODE_ANY) == 0;
+        ok = ok && json_append(lines, row, JSON_COMPACT | JSON_ENCODE_ANY);
         buffer_append(lines, "\n", 1);
     }
     json_decref(root);
