@@ -199,6 +199,27 @@ void files_removed_by_interrupts(void)
     sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = tell_lost_file, .sa_flags = SA_SIGINFO}, NULL);
 }
 
+void stream_close(FILE **stream)
+{
+    int saved = errno;
+    if (*stream) fclose(*stream);
+    errno = saved;
+}
+
+void listing_close(DIR **listing)
+{
+    int saved = errno;
+    if (*listing) closedir(*listing);
+    errno = saved;
+}
+
+void descriptor_close(int *descriptor)
+{
+    int saved = errno;
+    if (*descriptor >= 0) close(*descriptor);
+    errno = saved;
+}
+
 bool file_error(Diagnostics *diagnostics, const char *path, const char *what)
 {
     int code = errno;

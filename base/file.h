@@ -2,6 +2,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <dirent.h>
 #include <sys/stat.h>
 
 #include "base/diagnostics.h"
@@ -77,6 +78,11 @@ bool file_write_part(const char *path, const void *bytes, size_t size, Diagnosti
  * process. SIGBUS, after somebody cut a mapped file short, does so too, with a message and EXIT_BAD_INPUT. A program
  * calls this once and handles none of these signals itself. */
 void files_removed_by_interrupts(void);
+
+/* For FREED_WITH (arena.h): NULL and -1 are nothing to close; errno stays. */
+void stream_close(FILE **stream);
+void listing_close(DIR **listing);
+void descriptor_close(int *descriptor);
 
 /* Reports `what` ("cannot create") followed by errno's text; returns false. */
 bool file_error(Diagnostics *diagnostics, const char *path, const char *what);

@@ -1,6 +1,5 @@
 #include "federation/amendment.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -56,24 +55,21 @@ bool owner_key_read(char secret[static OWNER_SECRET_TEXT + 1], const char *path,
     unsigned char whole[crypto_sign_SECRETKEYBYTES], bytes[crypto_sign_PUBLICKEYBYTES];
     char public_key[OWNER_PUBLIC_TEXT + 1];
     struct stat status;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    FREED_WITH(descriptor_close) int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return file_error(diagnostics, path, "cannot read");
     input_files_note(descriptor, path);
     bool is_private = fstat(descriptor, &status) == 0 && !(status.st_mode & (S_IRWXG | S_IRWXO));
     ssize_t size = read(descriptor, secret, OWNER_SECRET_TEXT);
-    close(descriptor);
     secret[size > 0 ? size : 0] = '\0';
     if (!is_private)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "run chmod 600 on it",
-                                 "is a secret key that others besides its owner can read or change");
+        return input_error(diagnostics, path, "run chmod 600 on it",
+                           "is a secret key that others besides its owner can read or change");
     if (!expand(secret, whole, bytes))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "skycc federate makes it",
-                                 "is not the key of a federation's owner");
+        return input_error(diagnostics, path, "skycc federate makes it", "is not the key of a federation's owner");
     sodium_memzero(whole, sizeof whole);
     sodium_bin2hex(public_key, sizeof public_key, bytes, sizeof bytes);
     return (federation->compiled.owner && strcmp(public_key, federation->compiled.owner) == 0) ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                             "is not the key of this federation's owner");
+           input_error(diagnostics, path, NULL, "is not the key of this federation's owner");
 }
 
 /* ---- Reading ---- */
@@ -120,14 +116,13 @@ bool amendment_read(Amendment *amendment, const char *path, Diagnostics *diagnos
                                    [KEYS] = {"keys", false, NULL},
                                    [ADD] = {"add", false, NULL},
                                    [DIRECTORY] = {"federation", false, NULL}};
-    YamlFile yaml;
+    FREED_WITH(yaml_close) YamlFile yaml = {0};
     *amendment = (Amendment){0};
     if (!yaml_read(&yaml, path, diagnostics)) return false;
     bool ok = read_members(amendment, &yaml, members, false);
     if (members[DIRECTORY].value)
         ok &= yaml_text(&yaml, members[DIRECTORY].value, NULL, "federation", &amendment->directory);
     if (ok && amendment->directory) amendment->directory = arena_string(&amendment->arena, amendment->directory);
-    yaml_close(&yaml);
     return ok;
 }
 
@@ -176,20 +171,16 @@ bool amendment_open(Amendment *amendment, const Federation *federation, const ch
                                    [KEYS] = {"keys", false, NULL},         [ADD] = {"add", false, NULL},
                                    [NUMBER] = {"amendment", true, NULL},   [FEDERATION] = {"federation", true, NULL},
                                    [SIGNATURE] = {"signature", true, NULL}};
-    YamlFile yaml;
+    FREED_WITH(yaml_close) YamlFile yaml = {0};
     const char *identity;
     *amendment = (Amendment){0};
     if (!is_signed_by(text, size, federation->compiled.owner))
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(name), NULL,
-                                 "is not signed by the federation's owner");
-    if (!yaml_read_text(&yaml, name, arena_format(&amendment->arena, "%.*s", (int)size, text), diagnostics))
-        return false;
-    bool ok = read_members(amendment, &yaml, members, true) &&
-              yaml_integer(&yaml, members[NUMBER].value, NULL, "amendment", 1, MOST_COUNT, &amendment->number) &&
-              yaml_text(&yaml, members[FEDERATION].value, NULL, "federation", &identity) &&
-              check_head(amendment, federation, identity, name, diagnostics);
-    yaml_close(&yaml);
-    return ok;
+        return input_error(diagnostics, name, NULL, "is not signed by the federation's owner");
+    return yaml_read_text(&yaml, name, arena_format(&amendment->arena, "%.*s", (int)size, text), diagnostics) &&
+           read_members(amendment, &yaml, members, true) &&
+           yaml_integer(&yaml, members[NUMBER].value, NULL, "amendment", 1, MOST_COUNT, &amendment->number) &&
+           yaml_text(&yaml, members[FEDERATION].value, NULL, "federation", &identity) &&
+           check_head(amendment, federation, identity, name, diagnostics);
 }
 
 /* The least number after `number` of an amendment next to it; 0: there is none. */
@@ -197,7 +188,7 @@ static int64_t later_than(int64_t number, const char *path)
 {
     const char *name = strrchr(path, '/');
     FREED char *folder_path = strndup(path, (size_t)(name - path));
-    DIR *folder = opendir(folder_path);
+    FREED_WITH(listing_close) DIR *folder = opendir(folder_path);
     int64_t least = 0;
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         char *end;
@@ -205,7 +196,6 @@ static int64_t later_than(int64_t number, const char *path)
         if (end > entry->d_name && strcmp(end, ".yaml") == 0 && other > number && (!least || other < least))
             least = other;
     }
-    if (folder) closedir(folder);
     return least;
 }
 
@@ -213,20 +203,18 @@ static int64_t later_than(int64_t number, const char *path)
 static bool say_missing(const Federation *federation, const char *path, Diagnostics *diagnostics)
 {
     int64_t number = federation->compiled.amended + 1, later = later_than(number, path);
-    return later && diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                      "copy it from DIR/amendments, where it was signed",
-                                      "is missing: amendment %lld is there and waits for amendment %lld",
-                                      (long long)later, (long long)number);
+    return later && input_error(diagnostics, path, "copy it from DIR/amendments, where it was signed",
+                                "is missing: amendment %lld is there and waits for amendment %lld", (long long)later,
+                                (long long)number);
 }
 
 bool amendment_open_file(Amendment *amendment, const Federation *federation, const char *path, Diagnostics *diagnostics)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     *amendment = (Amendment){0};
     if (access(path, F_OK) != 0) return say_missing(federation, path, diagnostics);
     if (!file_map(&file, path, diagnostics)) return false;
     bool ok = amendment_open(amendment, federation, path, (const char *)file.bytes, file.size, diagnostics);
-    file_unmap(&file);
     input_files_release_path(path); /* it may be replaced while this process runs */
     return ok;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "federation/aggregate/fixed_point.h"
@@ -60,22 +61,14 @@ static void begin_round(Coordinator *coordinator)
     begin_session(coordinator);
 }
 
-static char *path_of_model(const char *directory)
-{
-    Buffer path = {0};
-    buffer_print(&path, "%s/model.safetensors", directory);
-    return path.bytes;
-}
-
 /* Rounds go on without it where the disk has no room. */
 static void keep_round(Coordinator *coordinator)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     if (!model_history_keep(coordinator->directory, coordinator->model.round, coordinator->federation->steering.keep,
                             &diagnostics) &&
         coordinator->console)
         diagnostics_print(&diagnostics, coordinator->console);
-    diagnostics_free(&diagnostics);
 }
 
 void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalModel *model, const char *directory,
@@ -83,7 +76,7 @@ void coordinator_begin(Coordinator *coordinator, Federation *federation, GlobalM
 {
     *coordinator = (Coordinator){.federation = federation,
                                  .model = *model,
-                                 .model_path = path_of_model(directory),
+                                 .model_path = directory_join(directory, "model.safetensors"),
                                  .console = console,
                                  .log = log,
                                  .rounds = federation->rounds,
@@ -102,14 +95,13 @@ bool coordinator_open(Coordinator *coordinator, Federation *federation, const ch
                       Diagnostics *diagnostics)
 {
     GlobalModel model;
-    char *path = path_of_model(directory);
+    FREED char *path = directory_join(directory, "model.safetensors");
     int moments = outer_moments(federation->outer.kind);
     *coordinator = (Coordinator){0};
     bool ok = global_model_open_file(&model, federation->compiled.identity, path, moments, diagnostics);
     if (ok) global_model_keep_control(&model, federation->control_variates);
     if (ok) coordinator_begin(coordinator, federation, &model, directory, console, log);
     if (!ok) global_model_free(&model);
-    free(path);
     return ok;
 }
 
@@ -149,7 +141,7 @@ size_t coordinator_largest_request(const Coordinator *coordinator)
 
 static void try_to_write(Coordinator *coordinator, double now)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     coordinator->durable = global_model_write(&coordinator->model, coordinator->model_path, &diagnostics);
     if (coordinator->durable) {
         keep_round(coordinator);
@@ -160,7 +152,6 @@ static void try_to_write(Coordinator *coordinator, double now)
                         coordinator->model.round);
         coordinator->retry_at = now + retry_seconds;
     }
-    diagnostics_free(&diagnostics);
 }
 
 static void give_up_session(Coordinator *coordinator, const char *why)
@@ -256,12 +247,11 @@ static bool phase_times_out(Coordinator *coordinator, int answers, double now)
     } else if (!coordinator->said_waiting) {
         coordinator->said_waiting = true;
         for (int s = 0; s < sum->sites; s++) coordinator->sites[s].left_out = false; /* wait for these, too */
-        Buffer absent = {0};
+        FREED_WITH(buffer_free) Buffer absent = {0};
         presence_tell_others(coordinator, -1, &absent);
         coordinator_say(coordinator, "round %" PRId64 ": waiting for %d more of the %d sites that a sum needs%s%s\n",
                         coordinator->model.round + 1, needed - answers, needed, absent.size ? ": " : "",
                         buffer_text(&absent));
-        buffer_free(&absent);
     }
     return false;
 }
@@ -366,14 +356,13 @@ static void note_end(Coordinator *coordinator, int site, const Request *request)
 
 static void put_wait(Coordinator *coordinator, int site, bool spared, Buffer *reply)
 {
-    Buffer told = {0};
+    FREED_WITH(buffer_free) Buffer told = {0};
     unsigned char rounds[REPLY_WAIT_BYTES];
     put_u64(rounds, (uint64_t)coordinator->model.counted[site]);
     rounds[8] = coordinator->durable && spared;
     buffer_append(&told, rounds, sizeof rounds);
     if (!coordinator_is_done(coordinator)) presence_tell_others(coordinator, site, &told);
     put(coordinator, REPLY_WAIT, told.bytes, told.size, reply);
-    buffer_free(&told);
 }
 
 static void answer_ask(Coordinator *coordinator, int site, const Request *request, Buffer *reply)
@@ -393,7 +382,7 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
         refuse_request(coordinator, site, other, reply);
         return;
     }
-    Buffer told = {0};
+    FREED_WITH(buffer_free) Buffer told = {0};
     /* A restarted site has lost its random keys. */
     if (current && sum->members[site].offered && memcmp(request->session, sum->session, SESSION_BYTES) != 0)
         take_back(coordinator, site);
@@ -414,7 +403,6 @@ static void answer_ask(Coordinator *coordinator, int site, const Request *reques
     }
     sum_round_tell(sum, site, &told);
     put(coordinator, REPLY_TELL, told.bytes, told.size, reply);
-    buffer_free(&told);
 }
 
 static bool take_metrics(Coordinator *coordinator, int site, Request *request)
@@ -506,7 +494,7 @@ static void give_change(Coordinator *coordinator, int site, const Request *reque
         put(coordinator, REPLY_WAIT, NULL, 0, reply);
         return;
     }
-    Buffer told = {0};
+    FREED_WITH(buffer_free) Buffer told = {0};
     FragmentRange part = {0};
     bool known = coordinator->change.size && request->round + 1 == (uint64_t)model->round &&
                  request->branch == (uint64_t)model->branch;
@@ -519,7 +507,6 @@ static void give_change(Coordinator *coordinator, int site, const Request *reque
         refuse_request(coordinator, site, "asked for elements that did not meet", reply);
     else
         put(coordinator, REPLY_CHANGE, told.bytes, told.size, reply);
-    buffer_free(&told);
 }
 
 /* Whether the message is of the site's start that takes part; else it is answered here. */
@@ -546,13 +533,12 @@ static void answer_request(Coordinator *coordinator, int site, Request *request,
 {
     KnownSite *known = &coordinator->sites[site];
     const char *refusal = NULL;
-    Buffer amendment = {0};
+    FREED_WITH(buffer_free) Buffer amendment = {0};
     if (coordinator_amends(coordinator, site, request, &refusal, &amendment)) {
         if (refusal)
             refuse_request(coordinator, site, refusal, reply);
         else
             put(coordinator, REPLY_AMEND, amendment.bytes, amendment.size, reply);
-        buffer_free(&amendment);
         return;
     }
     if (!is_first_start(coordinator, site, request, now, reply)) return;

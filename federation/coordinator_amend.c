@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "federation/amendment.h"
 #include "federation/coordinator.h"
@@ -56,12 +57,11 @@ static void complain(Coordinator *coordinator, int64_t number, Diagnostics *diag
 /* The log was replaced by a wider one. */
 static void append_to_new_log(const Coordinator *coordinator)
 {
-    int descriptor = open(coordinator->log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    FREED_WITH(descriptor_close) int descriptor = open(coordinator->log_path, O_WRONLY | O_APPEND | O_CLOEXEC);
     fflush(coordinator->log);
     if (descriptor < 0 || dup3(descriptor, fileno(coordinator->log), O_CLOEXEC) < 0)
         coordinator_say(coordinator, "warning: %s cannot be opened: rounds are missing from it\n",
                         coordinator->log_path);
-    if (descriptor >= 0) close(descriptor);
 }
 
 static bool take(Coordinator *coordinator, const Amendment *amendment, const char *path, Diagnostics *diagnostics)
@@ -84,7 +84,7 @@ bool coordinator_take_amendments(Coordinator *coordinator)
     const Federation *federation = coordinator->federation;
     bool any = false, more = federation->compiled.owner && coordinator->model.round < coordinator->rounds;
     while (more) {
-        Amendment amendment;
+        FREED_WITH(amendment_free) Amendment amendment = {0};
         FREED_WITH(arena_free) Arena arena = {0};
         FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         int64_t number = federation->compiled.amended + 1;
@@ -96,7 +96,6 @@ bool coordinator_take_amendments(Coordinator *coordinator)
             more = take(coordinator, &amendment, path, &diagnostics);
         if (diagnostics.errors) complain(coordinator, number, &diagnostics);
         any |= more;
-        amendment_free(&amendment);
     }
     return any;
 }
@@ -105,12 +104,11 @@ bool coordinator_take_amendments(Coordinator *coordinator)
 static bool read_amendment(const Coordinator *coordinator, int64_t number, Buffer *text)
 {
     FREED_WITH(arena_free) Arena arena = {0};
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
-    bool ok = file_map(&file, amendment_path(&arena, coordinator->directory, number), &unsaid);
-    if (ok) buffer_append(text, file.bytes, file.size);
-    if (ok) file_unmap(&file);
-    return ok;
+    if (!file_map(&file, amendment_path(&arena, coordinator->directory, number), &unsaid)) return false;
+    buffer_append(text, file.bytes, file.size);
+    return true;
 }
 
 bool coordinator_amends(Coordinator *coordinator, int number, const Request *request, const char **refusal,

@@ -113,9 +113,8 @@ bool coordinator_widen_log(const Federation *federation, const char *path, Diagn
 {
     MappedFile file;
     struct stat status;
-    Buffer header = {0}, text = {0}, widened = {0};
+    FREED_WITH(buffer_free) Buffer header = {0}, text = {0}, widened = {0};
     Federation then = *federation;
-    bool ok = true;
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) return true;
     if (!file_map(&file, path, diagnostics)) return false;
     buffer_append(&text, file.bytes, file.size);
@@ -130,11 +129,7 @@ bool coordinator_widen_log(const Federation *federation, const char *path, Diagn
         coordinator_print_header(federation, &header);
         widen(&widened, buffer_text(&text), buffer_text(&header), 2 * (federation->site_count - s));
     }
-    if (widened.size) ok = file_write_all(path, widened.bytes, widened.size, diagnostics);
-    buffer_free(&header);
-    buffer_free(&text);
-    buffer_free(&widened);
-    return ok;
+    return !widened.size || file_write_all(path, widened.bytes, widened.size, diagnostics);
 }
 
 static void log_number(FILE *log, double number)

@@ -79,21 +79,18 @@ static bool read_row(Evaluation *row, char *at)
 
 bool evaluations_read(Evaluations *evaluations, const char *path, int64_t round, Diagnostics *diagnostics)
 {
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
+    FREED_WITH(stream_close) FILE *file = fopen(path, "re");
+    FREED char *line = NULL;
     size_t capacity = 0;
     FREED_WITH(buffer_free) Buffer header = {0};
     bool ok = true;
     if (!file) return access(path, F_OK) != 0 || file_error(diagnostics, path, "cannot read");
     print_header(&header);
     if (getline(&line, &capacity, file) <= 0 || strcmp(line, buffer_text(&header)) != 0)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                               "is not what a coordinator wrote of its evaluations");
+        ok = input_error(diagnostics, path, NULL, "is not what a coordinator wrote of its evaluations");
     Evaluation row;
     while (ok && getline(&line, &capacity, file) > 0 && read_row(&row, line) && row.round <= round)
         evaluations_add(evaluations, &row);
-    free(line);
-    fclose(file);
     return ok;
 }
 

@@ -27,10 +27,8 @@ bool federation_check_links(const Federation *federation, const char *path, cons
 {
     for (int s = 0; s < federation->site_count; s++)
         if (!federation_link(federation, s, federation->site_count))
-            return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                     "add default_link: {latency: 50ms, bandwidth: 100Mbit}, or links:",
-                                     "%s needs the link of site '%s' with the coordinator", what,
-                                     federation->sites[s].name);
+            return input_error(diagnostics, path, "add default_link: {latency: 50ms, bandwidth: 100Mbit}, or links:",
+                               "%s needs the link of site '%s' with the coordinator", what, federation->sites[s].name);
     return true;
 }
 

@@ -184,40 +184,10 @@ static bool read_seconds(Reader *reader, YamlNode *node, const char *what, doubl
            yaml_error(&reader->yaml, node, NULL, UNITS_SECONDS_HINT, "%s '%s' is no time", what, text);
 }
 
-enum {
-    SITES,
-    COORDINATOR,
-    ROUNDS,
-    LOCAL_STEPS,
-    OUTER,
-    AGGREGATE,
-    THRESHOLD,
-    MIN_SITES,
-    ROUND_TIMEOUT,
-    DROP_AFTER,
-    DEADLINE,
-    OVERLAP,
-    FRAGMENTS,
-    CODEC,
-    MODEL_CODEC,
-    LEAST_CHANGE,
-    CLIP_UPDATE,
-    DP,
-    HIDE_METRICS,
-    SAMPLE,
-    ROBUST,
-    PROXIMAL,
-    CONTROL_VARIATES,
-    EVALUATE,
-    KEEP_BEST,
-    PATIENCE,
-    KEEP,
-    AVERAGE,
-    DEFAULT_LINK,
-    LINKS,
-    COMPILED,
-    MEMBERS
-};
+enum { SITES, COORDINATOR, ROUNDS, LOCAL_STEPS, OUTER, AGGREGATE, THRESHOLD, MIN_SITES, ROUND_TIMEOUT, DROP_AFTER };
+enum { DEADLINE = DROP_AFTER + 1, OVERLAP, FRAGMENTS, CODEC, MODEL_CODEC, LEAST_CHANGE, CLIP_UPDATE, DP, HIDE_METRICS };
+enum { SAMPLE = HIDE_METRICS + 1, ROBUST, PROXIMAL, CONTROL_VARIATES, EVALUATE, KEEP_BEST, PATIENCE, KEEP, AVERAGE };
+enum { DEFAULT_LINK = AVERAGE + 1, LINKS, COMPILED, MEMBERS };
 
 /* The least number of sites in a sum. */
 static bool read_least(Reader *reader, YamlNode *threshold, YamlNode *min_sites, YamlNode *sample)

@@ -216,8 +216,7 @@ static bool read_head(GlobalModel *model, const SafeTensors *file, const char *p
     char hash[33];
     const char *identity = safetensors_metadata(file, "federation");
     if (!identity || strcmp(identity, hash_format(model->identity, hash)) != 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "was skycc federate run again since?",
-                                 "is not of this federation");
+        return input_error(diagnostics, path, "was skycc federate run again since?", "is not of this federation");
     model->round = read_count(file, "round");
     model->step = read_count(file, "step");
     model->branch = read_count(file, "branch");
@@ -226,7 +225,7 @@ static bool read_head(GlobalModel *model, const SafeTensors *file, const char *p
     if (safetensors_metadata(file, "round") && model->round >= 0 && model->step >= 0 && model->branch >= 0 &&
         model->spent >= 0)
         return true;
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "does not say which round is next");
+    return input_error(diagnostics, path, NULL, "does not say which round is next");
 }
 
 /* Sites and coordinator say by position what they mean: the tensors' order is part of it. Files of an earlier skycc do
@@ -236,9 +235,8 @@ static bool check_values(const GlobalModel *model, const SafeTensors *file, cons
     char hash[33];
     const char *check = safetensors_metadata(file, "check");
     return !check || strcmp(check, hash_format(global_model_hash(model, (Hash){0}), hash)) == 0 ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                             "bring back the file that skycc wrote; another program cannot save it again",
-                             "has other values than skycc wrote, or the same in another order");
+           input_error(diagnostics, path, "bring back the file that skycc wrote; another program cannot save it again",
+                       "has other values than skycc wrote, or the same in another order");
 }
 
 bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagnostics)
@@ -262,7 +260,7 @@ bool global_model_read(GlobalModel *model, const char *path, Diagnostics *diagno
 bool global_model_open_file(GlobalModel *model, Hash identity, const char *path, int moments, Diagnostics *diagnostics)
 {
     SafeTensors file;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     *model = (GlobalModel){0};
     if (!safetensors_open(&file, path, diagnostics)) return false;
     const char **names = arena_new_array(&arena, const char *, file.count);
@@ -290,18 +288,14 @@ bool global_model_open_file(GlobalModel *model, Hash identity, const char *path,
     const char *counted = safetensors_metadata(&file, "counted");
     if (counted) counted = arena_string(&arena, counted);
     safetensors_close(&file);
-    bool ok = global_model_read(model, path, diagnostics);
-    bool is_said = !ok || read_counted(model, counted);
-    arena_free(&arena);
-    if (!is_said)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "has an invalid list of the rounds that sites were in");
-    if (!ok) return false;
+    if (!global_model_read(model, path, diagnostics)) return false;
+    if (!read_counted(model, counted))
+        return input_error(diagnostics, path, NULL, "has an invalid list of the rounds that sites were in");
     if (found >= moments) return true;
     if (model->round > 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL,
-                                 "is the model after round %" PRId64 ", without the outer optimiser's %s", model->round,
-                                 found ? "second moment" : "momentum");
+        return input_error(diagnostics, path, NULL,
+                           "is the model after round %" PRId64 ", without the outer optimiser's %s", model->round,
+                           found ? "second moment" : "momentum");
     add_moments(model, moments);
     return true;
 }

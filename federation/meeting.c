@@ -213,16 +213,14 @@ static MeetingState send_pieces(Meeting *meeting)
     size_t next = meeting->pieces, all = update_pieces(meeting->count, update_piece_values(meeting->federation));
     MeetingState state = MEETING_GOES_ON;
     for (int waiting = 0; waiting > 0 || (next < all && state == MEETING_GOES_ON); waiting--) {
-        Buffer bytes = {0};
+        FREED_WITH(buffer_free) Buffer bytes = {0};
         Reply reply;
         for (; waiting < UPDATE_PIECES_AHEAD && next < all && state == MEETING_GOES_ON; waiting++) {
             make_piece(meeting, next++);
             if (!meeting->exchange(meeting->context, &meeting->answer, NULL)) return MEETING_WAITS;
         }
-        bool got = ask(meeting, &bytes, &reply, NULL);
-        if (got && state == MEETING_GOES_ON) state = learn(meeting, &reply);
-        buffer_free(&bytes);
-        if (!got) return MEETING_WAITS;
+        if (!ask(meeting, &bytes, &reply, NULL)) return MEETING_WAITS;
+        if (state == MEETING_GOES_ON) state = learn(meeting, &reply);
     }
     return state;
 }

@@ -1,6 +1,5 @@
 #include "federation/model_history.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,13 +25,12 @@ static void for_each(const char *directory, void (*visit)(void *context, int64_t
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/rounds", directory);
-    DIR *listing = opendir(path);
+    FREED_WITH(listing_close) DIR *listing = opendir(path);
     for (const struct dirent *entry; listing && (entry = readdir(listing));) {
         int64_t round;
         int used = 0;
         if (sscanf(entry->d_name, name_form, &round, &used) == 1 && used && !entry->d_name[used]) visit(context, round);
     }
-    if (listing) closedir(listing);
 }
 
 typedef struct Pruning {
@@ -45,10 +43,8 @@ static void prune(void *context, int64_t round)
     const Pruning *pruning = context;
     if (round >= pruning->first && round <= pruning->last) return;
     FREED char *path = model_history_path(pruning->directory, round);
-    char *model = directory_join(pruning->directory, "model.safetensors"), *retired = file_retired_path(model);
+    FREED char *model = directory_join(pruning->directory, "model.safetensors"), *retired = file_retired_path(model);
     if (rename(path, retired) != 0) unlink(path); /* the next model overwrites it */
-    free(retired);
-    free(model);
 }
 
 bool model_history_keep(const char *directory, int64_t round, int64_t keep, Diagnostics *diagnostics)
@@ -94,41 +90,33 @@ static bool refuse(const char *directory, int64_t round, Diagnostics *diagnostic
         listing.count
             ? arena_format(&text, "rounds kept: %s; keep: N in federation.yaml keeps more of them", buffer_text(&kept))
             : "keep: N in federation.yaml keeps the models of the last N rounds";
-    return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), hint,
-                             "has no model after round %" PRId64 " any more: it was pruned, or never made", round);
+    return input_error(diagnostics, directory, hint,
+                       "has no model after round %" PRId64 " any more: it was pruned, or never made", round);
 }
 
 static bool go_back(GlobalModel *now, const Federation *federation, const char *directory, const char *model,
                     const char *path, Diagnostics *diagnostics)
 {
-    GlobalModel then;
+    FREED_WITH(global_model_free) GlobalModel then = {0};
     bool ok = global_model_open_file(&then, federation->compiled.identity, path, outer_moments(federation->outer.kind),
                                      diagnostics);
     if (ok && then.round >= now->round)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(directory), "leave --from-round out to go on",
-                               "is at the model after round %" PRId64 ": there is nothing to go back over", now->round);
-    if (ok) {
-        then.branch = now->branch + 1;
-        then.spent = now->spent;
-        ok = global_model_write(&then, model, diagnostics);
-    }
-    global_model_free(&then);
-    return ok;
+        ok = input_error(diagnostics, directory, "leave --from-round out to go on",
+                         "is at the model after round %" PRId64 ": there is nothing to go back over", now->round);
+    then.branch = now->branch + 1;
+    then.spent = now->spent;
+    return ok && global_model_write(&then, model, diagnostics);
 }
 
 bool model_history_go_back(const Federation *federation, const char *directory, int64_t round, Diagnostics *diagnostics)
 {
-    GlobalModel now;
+    FREED_WITH(global_model_free) GlobalModel now = {0};
     FREED_WITH(arena_free) Arena names = {0};
     const char *model = arena_format(&names, "%s/model.safetensors", directory);
     FREED char *path = model_history_path(directory, round);
-    bool ok = access(path, F_OK) == 0 || refuse(directory, round, diagnostics);
-    if (ok) {
-        ok = global_model_open_file(&now, federation->compiled.identity, model, 0, diagnostics) &&
-             go_back(&now, federation, directory, model, path, diagnostics);
-        global_model_free(&now);
-    }
-    return ok;
+    return (access(path, F_OK) == 0 || refuse(directory, round, diagnostics)) &&
+           global_model_open_file(&now, federation->compiled.identity, model, 0, diagnostics) &&
+           go_back(&now, federation, directory, model, path, diagnostics);
 }
 
 /* ---- The mean of the last ---- */
@@ -152,7 +140,7 @@ static bool add_round(GlobalModel *model, double **sums, Hash identity, const ch
 int64_t model_history_average(const Federation *federation, const char *directory, int64_t round, int64_t rounds,
                               const char *path, Diagnostics *diagnostics)
 {
-    GlobalModel model = {0};
+    FREED_WITH(global_model_free) GlobalModel model = {0};
     FREED double *sums = NULL;
     if (rounds > round) rounds = round; /* round 0 has made nothing */
     if (global_model_file_says(path, "averaged", rounds)) return rounds;
@@ -167,6 +155,5 @@ int64_t model_history_average(const Federation *federation, const char *director
     for (size_t i = 0; i < model.elements && ok; i++) model.values[i] = (float)(sums[i] / (double)averaged);
     if (ok && averaged) ok = global_model_write(&model, path, diagnostics);
     file_drop_retired(path);
-    global_model_free(&model);
     return ok ? averaged : -1;
 }

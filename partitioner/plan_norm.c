@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/integers.h"
+
 static const int64_t longest_ns = (int64_t)1e15; /* as of links */
 
 static int64_t message_ns(const Costs *costs, int from, int to)
@@ -42,11 +44,10 @@ static uint32_t *number_sites(Plan *plan, const Costs *costs)
 static int64_t alone_ns(const Plan *plan)
 {
     size_t ranks = (size_t)plan->rank_count;
-    int64_t *times = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *times), most = 0;
+    FREED int64_t *times = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *times);
+    int64_t most = 0;
     norm_round(plan->norm, times, times + ranks, times + 2 * ranks);
-    for (int r = 0; r < plan->rank_count; r++)
-        if (times[plan->rank_count + r] > most) most = times[plan->rank_count + r];
-    free(times);
+    for (size_t r = 0; r < ranks; r++) most = larger(most, times[ranks + r]);
     return most;
 }
 
@@ -54,7 +55,7 @@ void plan_norm_set(Plan *plan, const Costs *costs)
 {
     if (costs->norm_bytes <= 0 || plan->rank_count < 2) return;
     uint32_t zones = 0;
-    int *regions = memory_allocate((size_t)plan->rank_count * sizeof *regions);
+    FREED int *regions = memory_allocate((size_t)plan->rank_count * sizeof *regions);
     SkyNormRound *norm = arena_new(&plan->arena, SkyNormRound);
     norm->rank_count = (uint32_t)plan->rank_count;
     norm->zones = number_zones(plan, costs, regions, &zones);
@@ -66,7 +67,6 @@ void plan_norm_set(Plan *plan, const Costs *costs)
         for (uint32_t to = 0; to < zones; to++)
             messages[from * zones + to] = message_ns(costs, regions[from], regions[to]);
     norm->message_ns = messages;
-    free(regions);
     plan->norm = norm;
     plan->norm_bytes = costs->norm_bytes;
     plan->norm_ns = alone_ns(plan);

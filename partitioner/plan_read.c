@@ -270,7 +270,8 @@ static bool read_instruction(const PlanReading *r, JsonScan *scan, int rank, Pla
 static bool read_instructions(const PlanReading *r, JsonScan *scan, int index)
 {
     PlanRank *rank = &r->plan->ranks[index];
-    PlanInstruction *read = NULL, instruction;
+    FREED PlanInstruction *read = NULL;
+    PlanInstruction instruction;
     int count = 0, capacity = 0;
     bool ok = json_scan_mark(scan, '[');
     if (!ok) return json_refuse(r->json, arena_format(r->arena, "schedule[%d]", index), "must be an array");
@@ -281,7 +282,6 @@ static bool read_instructions(const PlanReading *r, JsonScan *scan, int index)
     }
     if (ok && count > 0) rank->instructions = arena_copy(r->arena, read, (size_t)count * sizeof *read);
     rank->instruction_count = ok ? count : 0;
-    free(read);
     return ok || json_refuse(r->json, arena_format(r->arena, "schedule[%d][%d]", index, count),
                              "must be [op, stage of this rank, micro-batch, slot]");
 }
@@ -568,13 +568,12 @@ static bool read_root(const PlanReading *r, const JsonApart *file)
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)
 {
     memset(plan, 0, sizeof *plan);
-    JsonApart file;
+    FREED_WITH(json_apart_free) JsonApart file = {0};
     if (!json_read_apart(&file, path, "schedule", diagnostics)) return false;
     PlanReading reading = {{path, diagnostics}, plan, &plan->arena, false};
-    bool ok = read_root(&reading, &file);
-    json_apart_free(&file);
-    if (!ok) plan_free(plan);
-    return ok;
+    if (read_root(&reading, &file)) return true;
+    plan_free(plan);
+    return false;
 }
 
 bool plan_read(Plan *plan, const char *path, Diagnostics *diagnostics)

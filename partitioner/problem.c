@@ -88,7 +88,7 @@ static void find_types(Problem *p)
     int n = p->device_count;
     size_t mask = 1;
     while (mask < 2 * (size_t)n) mask *= 2;
-    int *table = memory_allocate(mask-- * sizeof *table); /* 1 + type; 0: free */
+    FREED int *table = memory_allocate(mask-- * sizeof *table); /* 1 + type; 0: free */
     p->type_of = arena_new_array(&p->arena, int, (size_t)n);
     p->first_device = arena_new_array(&p->arena, int, (size_t)n);
     p->type_size = arena_new_array(&p->arena, int, (size_t)n);
@@ -105,7 +105,6 @@ static void find_types(Problem *p)
         p->type_of[i] = table[slot] - 1;
         p->type_size[p->type_of[i]]++;
     }
-    free(table);
 }
 
 static bool fill_types(Problem *p, Diagnostics *diagnostics)

@@ -128,11 +128,10 @@ static bool check_size(const Problem *p, size_t pairs, Diagnostics *diagnostics)
     const Costs *costs = p->costs;
     double bytes = (double)pairs * p->width_count * (double)sizeof *p->charges;
     return bytes <= MOST_BYTES ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(costs->name),
-                             "put devices whose links are alike in one region",
-                             "the links between %d regions, each for %d sizes of what crosses them, would take %.1f "
-                             "GiB: at most %.0f are allowed",
-                             p->region_count, p->width_count, bytes / 0x1p30, MOST_BYTES / 0x1p30);
+           input_error(diagnostics, costs->name, "put devices whose links are alike in one region",
+                       "the links between %d regions, each for %d sizes of what crosses them, would take %.1f "
+                       "GiB: at most %.0f are allowed",
+                       p->region_count, p->width_count, bytes / 0x1p30, MOST_BYTES / 0x1p30);
 }
 
 bool problem_fill_links(Problem *p, Diagnostics *diagnostics)

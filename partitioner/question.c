@@ -13,11 +13,10 @@ Costs question_costs(const Plan *plan, const Costs *asked, Arena *arena)
 
 bool question_problem(const Plan *plan, const Costs *costs, Watch *watch, Problem *problem)
 {
-    Diagnostics ignored = {0};
-    bool ok = problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
-                                         plan->recompute, NULL, &ignored);
-    diagnostics_free(&ignored);
-    if (!ok) return false;
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
+    if (!problem_create_recomputing(problem, costs, plan->objective, plan->schedule, plan->microbatches,
+                                    plan->recompute, NULL, &ignored))
+        return false;
     problem_limit_in_flight(problem, plan->in_flight_limit);
     problem->watch = watch;
     for (int i = 0; i < plan->pin_count; i++) {

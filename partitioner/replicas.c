@@ -52,7 +52,8 @@ const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator
 
 void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)
 {
-    int64_t total = 0, *given = memory_allocate((size_t)count * sizeof *given);
+    int64_t total = 0;
+    FREED int64_t *given = memory_allocate((size_t)count * sizeof *given);
     for (int r = 0; r < count; r++) total += microbatches[r];
     for (int64_t m = 0; m < total; m++) {
         /* To the one that lacks most of its share of the first m + 1; of several the first. */
@@ -67,7 +68,6 @@ void plan_deal(const int *microbatches, int count, int replica, uint32_t *dealt)
         if (next == replica) dealt[given[next]] = (uint32_t)m;
         given[next]++;
     }
-    free(given);
 }
 
 bool plan_deal_again(const Plan *plan, int *microbatches)
@@ -289,7 +289,7 @@ static double work_s(const Costs *costs, int device, int layer)
 static double group_period_s(const Costs *costs, const int *group_of, int group)
 {
     double work = 0, speed = 0;
-    double *least = memory_allocate((size_t)costs->layer_count * sizeof *least);
+    FREED double *least = memory_allocate((size_t)costs->layer_count * sizeof *least);
     for (int l = 0; l < costs->layer_count; l++) {
         least[l] = INFINITY;
         for (int d = 0; d < costs->device_count; d++)
@@ -302,7 +302,6 @@ static double group_period_s(const Costs *costs, const int *group_of, int group)
             best = fmax(best, work_s(costs, d, l) > 0 ? least[l] / work_s(costs, d, l) : 1);
         speed += best;
     }
-    free(least);
     return speed > 0 ? work / speed : INFINITY;
 }
 

@@ -148,19 +148,13 @@ bool link_beside(const char *name, const char *output, const LinkOptions *option
     FREED_WITH(arena_free) Arena arena = {0};
     const char *runtime = *options->runtime ? options->runtime : own_runtime(&arena);
     const char *path = runtime ? program_beside(&arena, runtime, name) : name;
-    Diagnostics unread = {0};
-    MappedFile file;
-    bool ok = file_map(&file, path, &unread);
-    diagnostics_free(&unread);
-    if (ok) {
-        ok = file_write_part(output, file.bytes, file.size, diagnostics) &&
-             (chmod(output, 0755) == 0 || file_error(diagnostics, output, "cannot set its mode"));
-        file_unmap(&file);
-    } else {
-        diagnostics_error(
-            diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
-            "build it for the target of each site's first device, and install it next to that target's libskyrt.a",
-            "the program of sites '%s' is not found", name);
-    }
-    return ok;
+    FREED_WITH(diagnostics_free) Diagnostics unread = {0};
+    FREED_WITH(file_unmap) MappedFile file = {0};
+    if (file_map(&file, path, &unread))
+        return file_write_part(output, file.bytes, file.size, diagnostics) &&
+               (chmod(output, 0755) == 0 || file_error(diagnostics, output, "cannot set its mode"));
+    return diagnostics_error(
+        diagnostics, EXIT_TOOLCHAIN, PLACE_FILE(path),
+        "build it for the target of each site's first device, and install it next to that target's libskyrt.a",
+        "the program of sites '%s' is not found", name);
 }

@@ -11,7 +11,7 @@ static int end_of(const Federation *federation, const char *name)
 
 bool probed_links_take(Federation *federation, const char *path, Diagnostics *diagnostics)
 {
-    Profile profile;
+    FREED_WITH(profile_free) Profile profile = {0};
     size_t taken = 0;
     if (!path) return true;
     if (!profile_read(&profile, path, diagnostics)) return false;
@@ -22,8 +22,6 @@ bool probed_links_take(Federation *federation, const char *path, Diagnostics *di
         federation_set_link(federation, from, to, (LinkRate){link->latency_s, link->bandwidth_Bps, false});
         taken++;
     }
-    profile_free(&profile);
-    return taken || diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path),
-                                      "skycc probe --federation FEDERATION.yaml --site NAME measures them",
-                                      "has no link between the federation's sites and coordinator");
+    return taken || input_error(diagnostics, path, "skycc probe --federation FEDERATION.yaml --site NAME measures them",
+                                "has no link between the federation's sites and coordinator");
 }

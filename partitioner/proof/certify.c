@@ -39,7 +39,7 @@ static void add_interval(Certifier *c, int64_t low, int64_t high, int root)
 /* Refutes (low, high] by branching. */
 static bool prove_interval(Certifier *c, int64_t low, int64_t high, bool sums, double target, int nodes)
 {
-    Proof proof;
+    FREED_WITH(proof_free) Proof proof;
     ProofLimits limits = {
         .nodes = nodes, .work = &c->work, .deadline = c->deadline, .update_cap = sums ? c->update_high : 0};
     ProofAnswer answer = proof_make(&proof, c->problem, high, sums, target, c->price, limits);
@@ -49,7 +49,6 @@ static bool prove_interval(Certifier *c, int64_t low, int64_t high, bool sums, d
     } else if (watch_passed(c->problem->watch, c->deadline)) {
         c->timed_out = true;
     }
-    proof_free(&proof);
     return answer == PROOF_DONE;
 }
 
@@ -64,14 +63,13 @@ static bool certify_period(Certifier *c, int64_t bound, int nodes)
 static double sum_under(Certifier *c, int64_t cap, double target)
 {
     const Problem *p = c->problem;
-    Relaxation r;
+    FREED_WITH(relaxation_free) Relaxation r;
     relaxation_create_capped(&r, p, cap, c->update_high, true, NULL, 0);
     Prices prices = {.price = arena_new_array(&r.arena, double, (size_t)r.class_count), .deadline = c->deadline};
     for (int d = p->device_count - 1; d >= 0; d--) prices.price[r.class_of[d]] = c->price[d];
     prices_solve(&prices, &r, target, PRICES_ITERATIONS);
     c->work -= relaxation_work(&r, prices.iterations);
     for (int d = 0; d < p->device_count; d++) c->price[d] = prices.price[r.class_of[d]];
-    relaxation_free(&r);
     return prices.bound;
 }
 
@@ -166,7 +164,7 @@ static bool certify_step(Certifier *c, int64_t bound, int nodes, bool give_way)
 static double add_leaf(Certifier *c, const EvidenceItem *item, bool sums)
 {
     const Problem *p = c->problem;
-    Relaxation r;
+    FREED_WITH(relaxation_free) Relaxation r;
     relaxation_create_capped(&r, p, item->high, sums ? c->update_high : INT64_MAX, sums, NULL, 0);
     double *price = arena_new_array(&r.arena, double, (size_t)r.class_count), total = 0;
     CertificateNode node = {.leaf = true};
@@ -177,10 +175,8 @@ static double add_leaf(Certifier *c, const EvidenceItem *item, bool sums)
         total += item->price[p->type_of[d]];
     }
     double path = shortest_solve(&r, price);
-    bool late = r.late;
-    relaxation_free(&r);
-    c->timed_out |= late;
-    if (late) return -RELAXATION_INFINITY;
+    c->timed_out |= r.late;
+    if (r.late) return -RELAXATION_INFINITY;
     node.path = path < RELAXATION_INFINITY / 2 ? (int64_t)path : -1; /* no chain at all */
     node.total = (int64_t)total;
     array_push(c->certificate->nodes, c->certificate->node_count, c->node_capacity, node);

@@ -123,7 +123,7 @@ static bool certify_step_of(KeeperCertifier *c, KeeperStep *step, int parts)
 {
     FREED_WITH(arena_free) Arena arena = {0};
     Costs costs;
-    Problem problem;
+    FREED_WITH(problem_free) Problem problem = {0};
     if (!keeper_create_node(&c->frame, &step->node, &costs, &arena, &problem)) return false;
     CertifyRequest request = *c->request;
     int *device_of = arena_new_array(&arena, int, (size_t)problem.device_count);
@@ -139,7 +139,6 @@ static bool certify_step_of(KeeperCertifier *c, KeeperStep *step, int parts)
         if (part->bound_ns < c->certificate->bound_ns) c->certificate->bound_ns = part->bound_ns;
         append(c, &step->node, part);
     }
-    problem_free(&problem);
     return part != NULL;
 }
 

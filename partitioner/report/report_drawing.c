@@ -188,7 +188,7 @@ static bool simulate_replicas(StepDrawing *d, Diagnostics *ignored)
     d->of = 0;
     for (int r = 0; r < plan->replica_count; r++) {
         const PlanReplica *replica = &plan->replicas[r];
-        Simulation alone;
+        FREED_WITH(simulation_free) Simulation alone = {0};
         if (!plan_simulate(&alone, replica->pipeline, ignored)) return false;
         if (replica->microbatches > d->of) d->of = replica->microbatches;
         for (int k = replica->first_rank; k < replica->first_rank + replica->rank_count; k++) {
@@ -201,7 +201,6 @@ static bool simulate_replicas(StepDrawing *d, Diagnostics *ignored)
                 spans[i].end += d->simulation.step_ns - alone.step_ns;
             }
         }
-        simulation_free(&alone);
     }
     return true;
 }
@@ -209,12 +208,11 @@ static bool simulate_replicas(StepDrawing *d, Diagnostics *ignored)
 bool step_drawing_create(StepDrawing *d, const Plan *plan, int left, int right, int most_rows)
 {
     enum { MOST_BOXES = 12000 };
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     *d = (StepDrawing){.plan = plan, .left = left, .right = right, .of = typical_microbatches(plan)};
     bool runs = plan->replica_count > 1 ? simulate_replicas(d, &ignored)
                                         : plan_simulate_first(&d->simulation, plan, d->of, &ignored);
-    diagnostics_free(&ignored);
-    if (!runs) {
+    if (!runs || d->simulation.step_ns <= 0) {
         step_drawing_free(d);
         return false;
     }
@@ -222,9 +220,7 @@ bool step_drawing_create(StepDrawing *d, const Plan *plan, int left, int right, 
     d->row_height = d->rows > 24 ? 14 : 20;
     int boxes = MOST_BOXES / 2 / d->rows;
     d->microbatches = d->of < boxes ? d->of : boxes;
-    if (d->simulation.step_ns > 0) return true;
-    step_drawing_free(d);
-    return false;
+    return true;
 }
 
 int step_drawing_height(const StepDrawing *d) { return d->rows * d->row_height + 22; }

@@ -387,7 +387,7 @@ static void print_foot(const Plan *plan, Buffer *buffer)
 static void print_time_line(const Plan *plan, Buffer *buffer)
 {
     enum { LEFT = 120, RIGHT = 1000, MOST_ROWS = 80 };
-    StepDrawing step;
+    FREED_WITH(step_drawing_free) StepDrawing step = {0};
     char text[REPORT_TEXT], rest[REPORT_SENTENCE];
     if (!step_drawing_create(&step, plan, LEFT, RIGHT, MOST_ROWS)) return;
     buffer_print(buffer, "<h2 id=time-line>Time line</h2>\n<p>One simulated step with the %s schedule: %s",
@@ -405,7 +405,6 @@ static void print_time_line(const Plan *plan, Buffer *buffer)
                  RIGHT + 4, step_drawing_height(&step), text);
     step_drawing_print(&step, buffer);
     buffer_print(buffer, "</svg></div>\n");
-    step_drawing_free(&step);
 }
 
 void report_html(const Report *report, Buffer *buffer)

@@ -167,8 +167,8 @@ static void print_head(Buffer *buffer, const Report *report)
 void report_svg(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
-    Buffer body = {0};
-    StepDrawing step;
+    FREED_WITH(buffer_free) Buffer body = {0};
+    FREED_WITH(step_drawing_free) StepDrawing step = {0};
     char sentence[REPORT_SENTENCE];
     print_head(&body, report);
     print_boxes(&body, plan);
@@ -180,7 +180,6 @@ void report_svg(const Report *report, Buffer *buffer)
         buffer_print(&body, "</g>\n");
         y += step_drawing_height(&step) + 30;
         y = print_sentence(&body, step_drawing_rest(&step, sentence), y);
-        step_drawing_free(&step);
     }
     y = print_sentence(&body, "A full bar of load is the period, a full bar of memory the device's limit.", y);
     y = print_sentence(&body, report_bottleneck(plan, sentence), y);
@@ -195,5 +194,4 @@ void report_svg(const Report *report, Buffer *buffer)
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" "
         "aria-label=\"Plan: devices, links and one step\">\n<style>%s%s</style>\n%s</svg>\n",
         WIDTH, y, WIDTH, y, drawing_colours, style, buffer_text(&body));
-    buffer_free(&body);
 }

@@ -254,7 +254,7 @@ void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
 {
     *result = (ReportUse){0};
     FREED_WITH(arena_free) Arena arena = {0};
-    Problem problem;
+    FREED_WITH(problem_free) Problem problem = {0};
     Costs costs = question_costs(plan, asked, &arena);
     double used = 0, all = 0;
     result->reason = arena_new_array(&result->arena, const char *, (size_t)asked->device_count);
@@ -264,7 +264,6 @@ void report_use_create(ReportUse *result, const Plan *plan, const Costs *asked)
         bool splits = !plan->schedule_forced || plan_schedule_traits(plan->schedule).splits_backward;
         result->computing_ns = bound_of(&problem, &arena);
         result->bound_ns = division_bound(&problem, splits, result->computing_ns, plan->simulated_step_ns);
-        problem_free(&problem);
     }
     result->speed = all > 0 ? used / all : 0;
 }

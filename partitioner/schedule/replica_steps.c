@@ -46,7 +46,7 @@ static void end_stage(const Overlap *o, const PlanStage *stage, SimulatedSpan sp
 static bool end_replica(Overlap *o, const PlanReplica *replica, Diagnostics *diagnostics)
 {
     const Plan *part = replica->pipeline;
-    Simulation simulation;
+    FREED_WITH(simulation_free) Simulation simulation = {0};
     if (!plan_simulate(&simulation, part, diagnostics)) return false;
     for (int k = 0; k < part->stage_count; k++) {
         int rank = part->stages[k].rank;
@@ -55,7 +55,6 @@ static bool end_replica(Overlap *o, const PlanReplica *replica, Diagnostics *dia
         end_stage(o, &part->stages[k], span, o->ended[replica->first_rank + rank]);
         *begun = larger(*begun, span.end);
     }
-    simulation_free(&simulation);
     return true;
 }
 
@@ -117,13 +116,12 @@ static int64_t simulate_first(const Plan *plan, uint32_t *const *dealt, int micr
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     for (int r = 0; r < plan->replica_count; r++) {
         const Plan *part = plan->replicas[r].pipeline;
-        Simulation simulation;
+        FREED_WITH(simulation_free) Simulation simulation = {0};
         int count = 0;
         whole = larger(whole, part->simulated_step_ns);
         while (count < part->microbatches && dealt[r][count] < (uint32_t)microbatches) count++;
         if (count == 0 || !plan_simulate_first(&simulation, part, count, &ignored)) continue;
         most = larger(most, simulation.step_ns);
-        simulation_free(&simulation);
     }
     return larger(0, plan->padded_step_ns - whole + most);
 }

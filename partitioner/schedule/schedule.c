@@ -180,7 +180,7 @@ static void search_schedule(Plan *plan, const Plan *typical, const Problem *prob
 
 static void build_schedule(Plan *plan, const Problem *problem, const Allocation *allocation)
 {
-    Arena scratch = {0};
+    FREED_WITH(arena_free) Arena scratch = {0};
     Order order;
     int *least = arena_new_array(&scratch, int, (size_t)plan->stage_count);
     Plan typical = *plan;
@@ -202,7 +202,6 @@ static void build_schedule(Plan *plan, const Problem *problem, const Allocation 
         stage->memory_bytes = bytes_with(plan, problem, k, stage->in_flight);
     }
     build_instructions(plan, &order);
-    arena_free(&scratch);
 }
 
 /* ---- the plan around them ---- */
@@ -228,7 +227,7 @@ static void build_stage(Plan *plan, const Problem *problem, const Allocation *al
 
 static void build_ranks(Plan *plan, const Problem *problem, const Allocation *allocation)
 {
-    int *rank_of = memory_allocate((size_t)problem->device_count * sizeof *rank_of); /* rank + 1 */
+    FREED int *rank_of = memory_allocate((size_t)problem->device_count * sizeof *rank_of); /* rank + 1 */
     plan->ranks = arena_new_array(&plan->arena, PlanRank, (size_t)plan->stage_count);
     for (int k = 0; k < plan->stage_count; k++) {
         int *rank = &rank_of[allocation->device[k]];
@@ -245,7 +244,6 @@ static void build_ranks(Plan *plan, const Problem *problem, const Allocation *al
         stages[r->stage_count++] = k;
         r->stages = stages;
     }
-    free(rank_of);
 }
 
 static void build_links(Plan *plan, const Problem *problem, const Allocation *allocation)
@@ -304,12 +302,11 @@ void plan_build_candidate(Plan *plan, const Problem *problem, const Allocation *
         plan->worst_step_ns = row_samples_whole(&plan->rows, worst) + value.update;
         plan->padded_step_ns = row_samples_whole(&plan->rows, padded) + value.update;
     }
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     if (!plan_simulate_samples(plan, &plan->simulated_step_ns, &plan->bubble, &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         bug("the planner made a schedule that its own simulator refuses");
     }
-    diagnostics_free(&diagnostics);
 }
 
 void plan_build(Plan *plan, const Problem *problem, const Allocation *allocation, PlanAllocator allocator)

@@ -314,7 +314,7 @@ bool plan_simulate(Simulation *simulation, const Plan *plan, Diagnostics *diagno
 
 bool plan_simulate_samples(const Plan *plan, int64_t *step_ns, double *bubble, Diagnostics *diagnostics)
 {
-    Simulation simulation;
+    FREED_WITH(simulation_free) Simulation simulation = {0};
     if (!plan_simulate(&simulation, plan, diagnostics)) return false;
     *step_ns = simulation.step_ns;
     *bubble = simulation.bubble;

@@ -230,13 +230,12 @@ static bool check_claims(Rules *r, int64_t certified, bool allow_unproven)
 static bool verify_pipeline(Verified *verified, const Plan *plan, const Costs *costs, bool allow_unproven,
                             Diagnostics *diagnostics)
 {
-    Rules rules;
+    FREED_WITH(rules_free) Rules rules = {0};
     int leaves = 0;
     int64_t certified = plan->certificate ? plan->certificate->bound_ns : 0;
     bool ok = rules_create(&rules, plan, costs, diagnostics) && check_numbers(&rules) &&
               (!plan->certificate || verify_proof(&rules, &leaves)) && check_claims(&rules, certified, allow_unproven);
     *verified = (Verified){ok ? certified : 0, leaves};
-    rules_free(&rules);
     return ok;
 }
 

@@ -176,14 +176,12 @@ static bool check_bytes(const Audited *x, const WireCrossing *crossing, const Pl
 static bool check_tensor(const Audited *x, const WireCrossing *crossing)
 {
     const PlanSiteCrossing *planned = find_planned(x, crossing);
-    Arena arena = {0};
-    bool ok = planned != NULL;
-    if (!ok)
-        refuse_audit(x, describe(crossing, &arena), "crossed %lld times, %lld bytes in all, and is not in the plan",
-                     (long long)crossing->messages, (long long)crossing->bytes);
-    arena_free(&arena);
-    if (!ok) return false;
-    ok = check_count(x, crossing, planned);
+    FREED_WITH(arena_free) Arena arena = {0};
+    if (!planned)
+        return refuse_audit(x, describe(crossing, &arena),
+                            "crossed %lld times, %lld bytes in all, and is not in the plan",
+                            (long long)crossing->messages, (long long)crossing->bytes);
+    bool ok = check_count(x, crossing, planned);
     return check_bytes(x, crossing, planned) && ok;
 }
 

@@ -66,7 +66,7 @@ static bool check_optimum(Rules *r, const Problem *problem)
 static bool check_comparison(Rules *r)
 {
     const Plan *plan = r->plan;
-    Problem problem;
+    FREED_WITH(problem_free) Problem problem = {0};
     Allocation found[PLAN_OPTIMAL];
     bool known[PLAN_OPTIMAL] = {false}, ok = true;
     Costs costs = question_costs(plan, r->costs, &r->arena);
@@ -80,9 +80,7 @@ static bool check_comparison(Rules *r)
             r, a,
             &(PlanComparison){.known = known[a], .fits = value.fits, .period_ns = value.period, .step_ns = value.step});
     }
-    ok = ok && check_optimum(r, &problem);
-    problem_free(&problem);
-    return ok;
+    return ok && check_optimum(r, &problem);
 }
 
 bool verify_compared(Rules *r, int64_t certified_ns)
