@@ -18,7 +18,7 @@ const char *opencl_register_type(DType type)
 }
 
 /* What an element is in memory. */
-const char *opencl_memory_type(DType dtype)
+static const char *opencl_memory_type(DType dtype)
 {
     static const char *const names[DTYPE_COUNT] = {
         [DTYPE_F32] = "float", [DTYPE_F64] = "double", [DTYPE_F16] = "half",   [DTYPE_BF16] = "ushort",

@@ -14,9 +14,8 @@ typedef struct OpenClBody {
     bool group; /* a work group has an outer iteration, whose inner axis its items share: `item` is their number */
 } OpenClBody;
 
-/* The type of a register, and of an element in memory. */
+/* The type of a register. */
 const char *opencl_register_type(DType type);
-const char *opencl_memory_type(DType dtype);
 
 /* An element of the operand in its register type; `elements` is an expression, counted from qK. */
 void opencl_print_element(const OpenClBody *body, int operand, const char *elements);

@@ -109,7 +109,8 @@ static void measure_split(StageBuilder *builder)
 {
     const Lowering *lowering = &builder->lowering;
     StageCode *code = builder->code;
-    bool *chosen = choose_awaited(builder), *passed = value_array_new(builder->index->arrays, bool);
+    FREED bool *chosen = choose_awaited(builder);
+    bool *passed = value_array_new(builder->index->arrays, bool);
     bool *puts_off =
         arena_new_array(&code->arena, bool, builder->end[SKY_LIST_BACKWARD] - builder->end[SKY_LIST_FORWARD]);
     size_t count = 0;
@@ -130,7 +131,6 @@ static void measure_split(StageBuilder *builder)
         }
     }
     code->puts_off = puts_off;
-    free(chosen);
     value_array_return(builder->index->arrays, passed);
 }
 

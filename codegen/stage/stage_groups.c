@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "codegen/stage/stage_builder.h"
-#include "codegen/stage/stage_sizes.h"
 
 /* A group under construction. */
 typedef struct Group {

@@ -110,10 +110,9 @@ StageIndex *stage_index_create(Graph *graph, ProductPrecision precision)
     index->numbers = arena_new_array(&index->arena, ParameterNumber, values);
     index->index_limit = arena_new_array(&index->arena, int64_t, graph->input_count);
     sort_nodes(index);
-    int *reach = values_reach(graph);
+    FREED int *reach = values_reach(graph);
     find_crossings(index, reach, 0, &index->forward);
     find_crossings(index, reach, 1, &index->backward);
-    free(reach);
     find_exempt(index);
     index->blocks = arena_new_array(&index->arena, uint32_t, values);
     blocks_number(graph, index->blocks);

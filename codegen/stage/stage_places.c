@@ -3,7 +3,6 @@
 
 #include "codegen/stage/memory_layout.h"
 #include "codegen/stage/stage_builder.h"
-#include "codegen/stage/stage_sizes.h"
 
 bool stage_lives_in_state(const Value *value)
 {
@@ -129,7 +128,7 @@ static size_t moment(const StageBuilder *builder, size_t call, SkySpace space)
 uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end, SkySpace space, uint64_t base)
 {
     size_t count = 0, capacity = 0;
-    BufferLifetime *lifetimes = NULL;
+    FREED BufferLifetime *lifetimes = NULL;
     ValueList values = {0};
     uint32_t *index = value_array_new(builder->index->arrays, uint32_t); /* 1 + position in lifetimes */
     for (size_t c = first; c < end; c++) {
@@ -161,7 +160,6 @@ uint64_t stage_place_temporaries(StageBuilder *builder, size_t first, size_t end
                           .offset = base + lifetimes[i].offset};
     }
     free(values.values);
-    free(lifetimes);
     value_array_return(builder->index->arrays, index);
     return base + bytes;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "codegen/stage/stage_builder.h"
-#include "codegen/stage/stage_sizes.h"
 #include "graph/ops/operator.h"
 
 typedef struct CallList {
@@ -82,7 +81,7 @@ static void append(CallList *to, CallList *from)
 static void cut_list(StageBuilder *builder, size_t first, size_t end, CallList *calls)
 {
     CallList waiting = {0};
-    Touched touched = stage_touched_create(builder);
+    FREED_WITH(stage_touched_free) Touched touched = stage_touched_create(builder);
     int layer = LAYER_NONE;
     for (size_t c = first; c < end; c++) {
         LoweredCall call = builder->lowering.calls[c], later;
@@ -99,7 +98,6 @@ static void cut_list(StageBuilder *builder, size_t first, size_t end, CallList *
     }
     append(calls, &waiting);
     free(waiting.calls);
-    stage_touched_free(&touched);
 }
 
 void stage_cut_sums(StageBuilder *builder)

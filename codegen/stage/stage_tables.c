@@ -67,7 +67,7 @@ static void call_list(StageBuilder *builder, SkyListKind list)
     const Graph *graph = builder->graph;
     Arena *arena = &builder->code->arena;
     SkyCall *calls = arena_new_array(arena, SkyCall, end - first);
-    size_t *from = memory_allocate((end - first + 1) * sizeof *from);
+    FREED size_t *from = memory_allocate((end - first + 1) * sizeof *from);
     for (size_t c = first; c < end; c++) {
         const LoweredCall *lowered = &builder->lowering.calls[c];
         if (lowered->dead || (chosen && !chosen[c])) continue;
@@ -98,7 +98,6 @@ static void call_list(StageBuilder *builder, SkyListKind list)
     }
     count_groups_and_waves(builder, calls, from, count);
     agree_on_blocks(calls, count);
-    free(from);
     builder->code->stage.lists[list] = (SkyCallList){.calls = calls, .count = count};
 }
 

@@ -49,7 +49,7 @@ static size_t group_end(const StageBuilder *builder, size_t c, size_t end)
 void stage_find_waves(StageBuilder *builder, size_t first, size_t end, bool across_layers)
 {
     const Lowering *lowering = &builder->lowering;
-    Touched touched = stage_touched_create(builder);
+    FREED_WITH(stage_touched_free) Touched touched = stage_touched_create(builder);
     size_t wave = 0;
     int layer = LAYER_NONE;
     for (size_t c = first, next; c < end; c = next) {
@@ -66,5 +66,4 @@ void stage_find_waves(StageBuilder *builder, size_t first, size_t end, bool acro
             builder->wave[i] = wave;
         }
     }
-    stage_touched_free(&touched);
 }

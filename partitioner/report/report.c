@@ -170,10 +170,9 @@ static void print_comparison(Buffer *buffer, const Plan *plan)
 
 static void print_unused(Buffer *buffer, const Report *report)
 {
-    Buffer idle = {0};
+    FREED_WITH(buffer_free) Buffer idle = {0};
     report_idle(report, &idle);
     if (idle.size > 0) text_format(buffer, "%s\n", buffer_text(&idle));
-    buffer_free(&idle);
     for (int i = 0; i < report->plan->without_count; i++)
         text_format(buffer, "%s%s", i ? ", " : "Left out as asked: ", report->plan->without[i]);
     if (report->plan->without_count > 0) text_format(buffer, "\n");
@@ -244,7 +243,7 @@ static void print_head(Buffer *buffer, const Report *report)
     print_sentences(buffer, report_speed(report, sentence));
 }
 
-void report_text(const Report *report, Buffer *buffer)
+static void report_text(const Report *report, Buffer *buffer)
 {
     const Plan *plan = report->plan;
     char sentence[REPORT_SENTENCE];

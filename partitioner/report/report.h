@@ -5,7 +5,6 @@
 
 #include "partitioner/report/report_words.h"
 
-void report_text(const Report *report, Buffer *buffer);
 void report_json(const Report *report, Buffer *buffer);
 void report_html(const Report *report, Buffer *buffer);
 void report_svg(const Report *report, Buffer *buffer);
