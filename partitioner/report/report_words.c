@@ -1,8 +1,6 @@
 #include "partitioner/report/report_words.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -12,8 +10,7 @@
 #include "partitioner/schedule/simulate.h"
 
 /* Appends to a sentence; what does not fit is left out. */
-static void add(char text[static REPORT_SENTENCE], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(char text[static REPORT_SENTENCE], const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add(char text[static REPORT_SENTENCE], const char *format, ...)
 {
     va_list arguments;
     size_t used = strlen(text);
@@ -65,10 +62,8 @@ const char *report_objective(const Plan *plan, char text[static REPORT_SENTENCE]
 
 enum { MOST_NAMES = 4 };
 
-static void add_item(char text[static REPORT_SENTENCE], const char *item)
-{
-    add(text, "%s%s", *text ? "; " : "", item);
-}
+/* The same as the next item of a list. */
+#define add_item(text, ...) (add(text, "%s", *(text) ? "; " : ""), add(text, __VA_ARGS__))
 
 /* "without a, b and 3 more"; or, where that is shorter, the devices that are left. */
 static void add_devices(char text[static REPORT_SENTENCE], const Report *report)
@@ -78,7 +73,7 @@ static void add_devices(char text[static REPORT_SENTENCE], const Report *report)
     int left = costs ? costs->device_count - plan->without_count : INT32_MAX, named = 0;
     if (plan->without_count == 0) return;
     bool alone = left <= plan->without_count && left <= MOST_NAMES;
-    add_item(text, alone ? "" : "without ");
+    add_item(text, "%s", alone ? "" : "without ");
     for (int d = 0; alone && d < costs->device_count; d++)
         if (!plan_leaves_out(plan, costs->devices[d].name))
             add(text, "%s%.60s", named++ ? ", " : "", costs->devices[d].name);
@@ -118,11 +113,10 @@ static void add_pins(char text[static REPORT_SENTENCE], const Report *report)
                 is_kept(costs, pin, plan->layer_count - 1, costs ? costs->keep_labels : NULL))
                 continue;
             if (named++ >= MOST_NAMES) continue;
-            add_item(text, "layer");
             if (pin->last_layer > pin->first_layer)
-                add(text, "s %d-%d on %.60s", pin->first_layer, pin->last_layer, pin->device);
+                add_item(text, "layers %d-%d on %.60s", pin->first_layer, pin->last_layer, pin->device);
             else
-                add(text, " %d on %.60s", pin->first_layer, pin->device);
+                add_item(text, "layer %d on %.60s", pin->first_layer, pin->device);
         }
     }
     if (named > MOST_NAMES) add(text, " and %d more pins", named - MOST_NAMES);
@@ -140,9 +134,8 @@ static void add_homes(char text[static REPORT_SENTENCE], const Costs *costs)
     for (int i = 0; i < 2; i++) {
         bool at_site = !homes[i].device && sites->count > 0 && homes[i].site >= 0;
         if (!homes[i].device && !at_site) continue;
-        add_item(text, homes[i].what);
-        add(text, " kept %s %.60s", at_site ? "at site" : "on",
-            at_site ? sites->names[homes[i].site] : homes[i].device);
+        add_item(text, "%s kept %s %.60s", homes[i].what, at_site ? "at site" : "on",
+                 at_site ? sites->names[homes[i].site] : homes[i].device);
     }
 }
 
@@ -190,27 +183,17 @@ const char *report_subject(const Report *report, char text[static REPORT_SENTENC
     add_pins(asked, report);
     add_homes(asked, report->costs);
     add_replicas(asked, plan);
-    if (plan->schedule_forced || plan_schedule_traits(plan->schedule).holds_all) {
-        add_item(asked, "schedule ");
-        add(asked, "%s", plan_schedule_name(plan->schedule));
-    }
-    if (plan->in_flight_limit > 0) {
-        add_item(asked, "room for ");
-        add(asked, "%d micro-batch%s in flight", plan->in_flight_limit, plan->in_flight_limit == 1 ? "" : "es");
-    }
-    if (plan_recompute_of_stages(plan->recompute) != PLAN_RECOMPUTE_AUTO) {
-        add_item(asked, "recompute ");
-        add(asked, "%s", plan_recompute_name(plan->recompute));
-    }
-    if (plan->codecs & ~CODECS_LOSSLESS) {
-        add_item(asked, "codecs ");
-        add(asked, "%s", codecs_print(plan->codecs, codecs));
-    }
+    if (plan->schedule_forced || plan_schedule_traits(plan->schedule).holds_all)
+        add_item(asked, "schedule %s", plan_schedule_name(plan->schedule));
+    if (plan->in_flight_limit > 0)
+        add_item(asked, "room for %d micro-batch%s in flight", plan->in_flight_limit,
+                 plan->in_flight_limit == 1 ? "" : "es");
+    if (plan_recompute_of_stages(plan->recompute) != PLAN_RECOMPUTE_AUTO)
+        add_item(asked, "recompute %s", plan_recompute_name(plan->recompute));
+    if (plan->codecs & ~CODECS_LOSSLESS) add_item(asked, "codecs %s", codecs_print(plan->codecs, codecs));
+    if (!*asked) return strcpy(text, "plan for these devices");
     text[0] = '\0';
-    if (*asked)
-        add(text, "plan asked for (%s)", asked);
-    else
-        add(text, "plan for these devices");
+    add(text, "plan asked for (%s)", asked);
     return text;
 }
 
@@ -491,16 +474,12 @@ const char *report_running(const Plan *plan, char text[static REPORT_SENTENCE])
 /* A step with so many micro-batches that all have all lines. */
 static int64_t simulate_whole(const Plan *plan, int microbatches)
 {
-    Simulation simulation;
+    FREED_WITH(simulation_free) Simulation simulation = {0};
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     int64_t step = microbatches == plan->microbatches ? plan->padded_step_ns : plan->worst_step_ns;
     if (plan->replica_count > 1) return row_samples_whole(&plan->rows, step); /* which simulated each replica */
-    step = 0;
-    if (plan_simulate_first(&simulation, plan, microbatches, &ignored)) {
-        step = row_samples_whole(&plan->rows, simulation.step_ns);
-        simulation_free(&simulation);
-    }
-    return step;
+    if (!plan_simulate_first(&simulation, plan, microbatches, &ignored)) return 0;
+    return row_samples_whole(&plan->rows, simulation.step_ns);
 }
 
 const char *report_rows(const Plan *plan, char text[static REPORT_SENTENCE])
