@@ -103,7 +103,7 @@ static bool belongs(const char *path, int64_t newest, const char *best, int64_t 
 static bool open_directory(TrainedValues *values, const char *path, Diagnostics *diagnostics)
 {
     const char *best = arena_format(&values->arena, "%s/best", path);
-    int64_t newest = checkpoint_newest(path, INT64_MAX), best_step = checkpoint_newest(best, INT64_MAX);
+    int64_t newest = checkpoint_newest(path), best_step = checkpoint_newest(best);
     const char *global = arena_format(&values->arena, "%s/model.safetensors", path); /* of a federation's coordinator */
     if (newest < 0 && access(global, F_OK) == 0) return open_file(values, global, diagnostics);
     if (newest < 0) {

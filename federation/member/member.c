@@ -32,16 +32,15 @@ static bool open_keys(Member *member, Diagnostics *diagnostics)
     member->key_path = path;
     if (strcmp(member->wire_keys.public_key, site->key) == 0 || member_key_is_amended(member)) return true;
     return (site->former_key && strcmp(member->wire_keys.public_key, site->former_key) == 0) ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "--key FILE names it",
-                             "is not the key that federation.yaml has for site '%s'", member_name(member));
+           input_error(diagnostics, path, "--key FILE names it",
+                       "is not the key that federation.yaml has for site '%s'", member_name(member));
 }
 
 static bool read_federation(Member *member, Diagnostics *diagnostics)
 {
     const char *path = arena_format(&member->arena, "%s/federation.yaml", member->options->directory);
     if (!federation_read_compiled(&member->federation, path, diagnostics)) return false;
-    return member->federation.compiled.site >= 0 ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), NULL, "is not that of a site");
+    return member->federation.compiled.site >= 0 || input_error(diagnostics, path, NULL, "is not that of a site");
 }
 
 /* Stage programs write the log, long after the site joined: what they read is no place for it, and neither is what the
@@ -76,15 +75,14 @@ static bool await_stages(Member *member, Diagnostics *diagnostics)
 /* Opens the parameters from the end of a round whose result was not taken yet, if there are any. */
 static bool open_end(Member *member, Diagnostics *diagnostics)
 {
-    GlobalModel end;
+    FREED_WITH(global_model_free) GlobalModel end = {0};
     const char *path = member_end_path(member);
     member->end_round = -1;
     if (access(path, F_OK) != 0) return true;
-    bool ok = own_model_open(&end, &member->federation.compiled, path, diagnostics);
-    if (ok) member->end_round = end.round;
-    if (ok) member->end_step = end.step;
-    global_model_free(&end);
-    return ok;
+    if (!own_model_open(&end, &member->federation.compiled, path, diagnostics)) return false;
+    member->end_round = end.round;
+    member->end_step = end.step;
+    return true;
 }
 
 static const char *control_path(Member *member)
@@ -106,10 +104,9 @@ static uint64_t place_of(const char *checkpoint)
         char boot[40];
     } place = {0};
     struct stat status;
-    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
+    FREED_WITH(stream_close) FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (stat(checkpoint, &status) == 0) place.device = status.st_dev, place.file = status.st_ino;
     if (!boot || !fgets(place.boot, sizeof place.boot, boot)) gethostname(place.boot, sizeof place.boot - 1);
-    if (boot) fclose(boot);
     return hash_bytes(&place, sizeof place).low | 1;
 }
 
@@ -152,10 +149,9 @@ bool member_open(Member *member, const MemberOptions *options, const volatile si
     bool began = access(member->start_path, F_OK) == 0;
     const char *path =
         began ? member->start_path : arena_format(&member->arena, "%s/start.safetensors", options->directory);
-    if (!began && checkpoint_newest(options->checkpoint, INT64_MAX) >= 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(options->checkpoint),
-                                 "name another --checkpoint directory",
-                                 "holds checkpoints of a run that is not this site's of the federation");
+    if (!began && checkpoint_newest(options->checkpoint) >= 0)
+        return input_error(diagnostics, options->checkpoint, "name another --checkpoint directory",
+                           "holds checkpoints of a run that is not this site's of the federation");
     if (!own_model_open(&member->start, &federation->compiled, path, diagnostics)) return false;
     tied_names_read(&member->tied, &member->start);
     global_model_keep_control(&member->start, federation->control_variates);
@@ -200,7 +196,7 @@ void member_free(Member *member)
  * refused (reported) or ended. */
 static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
 {
-    Buffer told = {0};
+    FREED_WITH(buffer_free) Buffer told = {0}, bytes = {0};
     buffer_append(&told, &(unsigned char){refuses ? ASK_REFUSES : ASK_OPTIONS}, 1);
     if (!refuses) member_list_options(member, &told);
     Request request = {.kind = REQUEST_ASK,
@@ -208,7 +204,6 @@ static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
                        .round = refuses ? (uint64_t)member->start.round : ROUND_NONE,
                        .payload = (const unsigned char *)told.bytes,
                        .size = told.size};
-    Buffer bytes = {0};
     Reply reply;
     int pause = MEMBER_FIRST_PAUSE_MS;
     bool got = false, ok = true;
@@ -221,8 +216,6 @@ static bool learn_round(Member *member, bool refuses, Diagnostics *diagnostics)
         if (got) member->counted = reply_counted(&reply);
         if (got) member->spared = reply_spares(&reply);
     }
-    buffer_free(&told);
-    buffer_free(&bytes);
     return got && ok;
 }
 
@@ -244,12 +237,10 @@ static bool begin_remainders(Member *member, Diagnostics *diagnostics)
 /* member->start is the model; the checkpoint has steps after the end of the round that led to it. */
 static bool take_late(Member *member, int64_t step, FragmentRange part, Diagnostics *diagnostics)
 {
-    GlobalModel end;
-    bool ok = own_model_open(&end, &member->federation.compiled, member_end_path(member), diagnostics) &&
-              late_result_take(member->options->checkpoint, step, &member->federation, &member->start, &end, part,
-                               &member->tied, diagnostics);
-    global_model_free(&end);
-    return ok;
+    FREED_WITH(global_model_free) GlobalModel end = {0};
+    return own_model_open(&end, &member->federation.compiled, member_end_path(member), diagnostics) &&
+           late_result_take(member->options->checkpoint, step, &member->federation, &member->start, &end, part,
+                            &member->tied, diagnostics);
 }
 
 /* The coordinator has gone back to an earlier round: takes its model, without what this site's steps have led to. Those
@@ -318,11 +309,10 @@ static bool take_model(Member *member, int64_t step, CheckpointManifest first, D
 
 static bool count_rows(const char *path, int64_t *rows, Diagnostics *diagnostics)
 {
-    SafeTensors file;
+    FREED_WITH(safetensors_close) SafeTensors file = {0};
     if (!safetensors_open(&file, path, diagnostics)) return false;
     for (size_t i = 0; i < file.count; i++)
         if (file.tensors[i].shape.rank > 0) *rows = file.tensors[i].shape.dim[0];
-    safetensors_close(&file);
     return true;
 }
 
@@ -331,7 +321,7 @@ static bool begin(Member *member, Diagnostics *diagnostics)
 {
     const MemberOptions *options = member->options;
     CheckpointManifest first = {.seed = options->seed, .shuffled = !options->no_shuffle};
-    if (checkpoint_newest(options->checkpoint, INT64_MAX) >= 0) return true;
+    if (checkpoint_newest(options->checkpoint) >= 0) return true;
     return (!options->data || count_rows(options->data, &first.rows, diagnostics)) &&
            take_model(member, -1, first, diagnostics);
 }
@@ -345,7 +335,7 @@ static int say_farewell(Member *member)
     Request request = {.kind = REQUEST_ASK,
                        .federation = member->federation.compiled.identity,
                        .round = (uint64_t)member->start.round};
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     Reply reply;
     member->told_waiting = true;
     bool heard = false;
@@ -354,7 +344,6 @@ static int say_farewell(Member *member)
         heard = member_ask(member, &request, &bytes, &reply);
     }
     if (heard && reply.kind == REPLY_WAIT) member_hear(member, &reply);
-    buffer_free(&bytes);
     return *member->ended ? 128 + *member->ended : EXIT_OK;
 }
 
@@ -408,7 +397,7 @@ static int meet_and_train(Member *member, bool is_current, int64_t *step, Diagno
     if (trains) {
         ok = ok && member_fetch_early(member, diagnostics);
         int code = member_train_end(member, child, ok ? MEMBER_NO_DEADLINE : MEMBER_AT_ONCE, diagnostics);
-        *step = checkpoint_newest(member->options->checkpoint, INT64_MAX);
+        *step = checkpoint_newest(member->options->checkpoint);
         if (ok && (code != EXIT_OK || *member->ended)) return code;
         if (ok && *step != ahead) return EXIT_RUN_FAILED;
     }
@@ -434,12 +423,10 @@ static bool await_another_model(Member *member, Diagnostics *diagnostics)
 static int make_round(Member *member, Diagnostics *diagnostics)
 {
     const char *checkpoint = member->options->checkpoint;
-    int64_t step = checkpoint_newest(checkpoint, INT64_MAX);
+    int64_t step = checkpoint_newest(checkpoint);
     int64_t until = member->start.step + member->federation.local_steps;
     bool ok = await_draw(member, diagnostics), is_current = member_is_current(member) && !member->spared;
-    if (step < 0)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint), NULL, "has lost its checkpoints"),
-               diagnostics->exit_code;
+    if (step < 0) return input_error(diagnostics, checkpoint, NULL, "has lost its checkpoints"), diagnostics->exit_code;
     if (ok && is_current && member->rounds > member->current && !member_steps_are_made(member, step, until)) {
         int code = member_make_steps(member, until, &step, diagnostics);
         if (code != EXIT_OK || *member->ended) return code;

@@ -16,13 +16,11 @@ static const char *consent_path(Member *member, Arena *arena, int64_t number)
 static bool has_consent(Member *member, const Amendment *amendment, const unsigned char *text, size_t size)
 {
     FREED_WITH(arena_free) Arena arena = {0};
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     const char *path = consent_path(member, &arena, amendment->number);
-    bool there = access(path, F_OK) == 0 && file_map(&file, path, &unsaid);
-    bool same = there && file.size == size && memcmp(file.bytes, text, size) == 0;
-    if (there) file_unmap(&file);
-    return same;
+    return access(path, F_OK) == 0 && file_map(&file, path, &unsaid) && file.size == size &&
+           memcmp(file.bytes, text, size) == 0;
 }
 
 static void say_withheld(Member *member, const Amendment *amendment)
@@ -87,7 +85,7 @@ static bool take(Member *member, const Amendment *amendment, Diagnostics *diagno
 
 static bool amend(Member *member, const unsigned char *text, size_t size)
 {
-    Amendment amendment;
+    FREED_WITH(amendment_free) Amendment amendment = {0};
     FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     int pause = MEMBER_FIRST_PAUSE_MS;
     bool ok = amendment_open(&amendment, &member->federation, "the amendment", (const char *)text, size, &diagnostics);
@@ -100,14 +98,13 @@ static bool amend(Member *member, const unsigned char *text, size_t size)
     ok = ok && !*member->ended && take(member, &amendment, &diagnostics);
     buffer_free(&member->spoilt);
     if (diagnostics.errors) buffer_print(&member->spoilt, "it %s", diagnostics.last->message);
-    amendment_free(&amendment);
     return ok;
 }
 
 bool member_key_is_amended(Member *member)
 {
     FREED_WITH(arena_free) Arena arena = {0};
-    Amendment amendment;
+    FREED_WITH(amendment_free) Amendment amendment = {0};
     FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     const Federation *federation = &member->federation;
     bool is_own = false;
@@ -117,7 +114,6 @@ bool member_key_is_amended(Member *member)
             is_own = amendment.changes[i].kind == CHANGE_KEY &&
                      strcmp(amendment.changes[i].site.name, member_name(member)) == 0 &&
                      strcmp(amendment.changes[i].site.key, member->wire_keys.public_key) == 0;
-    amendment_free(&amendment);
     return is_own;
 }
 

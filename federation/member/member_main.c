@@ -28,8 +28,8 @@ static bool refuse_own(const char *word, Diagnostics *diagnostics)
                                       "--proximal-start", "--control",  "--go-on",      "--round-start"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strncmp(word, own[i], strlen(own[i])) == 0 && strchr("=", word[strlen(own[i])]))
-            return diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                     "%s: with --join, the federation says how long a site trains", own[i]);
+            return usage_error(diagnostics, NULL, "%s: with --join, the federation says how long a site trains",
+                               own[i]);
     return true;
 }
 
@@ -55,16 +55,16 @@ static bool read_arguments(MemberOptions *options, int count, char **arguments, 
         if (!refuse_own(arguments[first], diagnostics)) return false;
         for (int k = first; k <= i; k++) options->passed[passed++] = arguments[k];
     }
-    return options->checkpoint || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_NONE, NULL,
-                                                    "--join needs --checkpoint DIR: between its rounds a site is what "
-                                                    "lies there");
+    return options->checkpoint || usage_error(diagnostics, NULL,
+                                              "--join needs --checkpoint DIR: between its rounds a site is what "
+                                              "lies there");
 }
 
 int main(int argument_count, char **arguments)
 {
     FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Member member = {0};
-    char *directory = file_program_directory();
+    FREED char *directory = file_program_directory();
     MemberOptions options = {.directory = directory};
     struct sigaction action = {.sa_handler = end};
     sigaction(SIGINT, &action, NULL);
@@ -79,6 +79,5 @@ int main(int argument_count, char **arguments)
     }
     diagnostics_print(&diagnostics, stderr);
     free(options.passed);
-    free(directory);
     return code;
 }

@@ -30,14 +30,13 @@ static bool read_change(Member *member, int64_t step, float *values, Diagnostics
 {
     const Federation *federation = &member->federation;
     const char *checkpoint = member->options->checkpoint;
-    GlobalModel end;
+    FREED_WITH(global_model_free) GlobalModel end = {0};
     if (!member_has_end(member))
         return site_checkpoint_read(checkpoint, step, member->stages != 0, federation, &member->start, true, values,
                                     diagnostics);
-    bool ok = own_model_open(&end, &federation->compiled, member_end_path(member), diagnostics);
-    for (size_t i = 0; ok && i < end.elements; i++) values[i] = member->start.values[i] - end.values[i];
-    global_model_free(&end);
-    return ok;
+    if (!own_model_open(&end, &federation->compiled, member_end_path(member), diagnostics)) return false;
+    for (size_t i = 0; i < end.elements; i++) values[i] = member->start.values[i] - end.values[i];
+    return true;
 }
 
 /* Start minus end of the round's fragment, at its place in `values`, clipped and coded if the federation does that;
@@ -67,7 +66,7 @@ static int64_t rows_between(const Member *member, int64_t from, int64_t to)
 {
     int64_t batch = member->federation.sites[member->federation.compiled.site].rows_per_step;
     const char *checkpoint = member->options->checkpoint;
-    int64_t newest = checkpoint_newest(checkpoint, INT64_MAX); /* with overlap after `to` */
+    int64_t newest = checkpoint_newest(checkpoint); /* with overlap after `to` */
     CheckpointManifest manifest = {0};
     FREED_WITH(diagnostics_free) Diagnostics unread = {0};
     bool ok = newest >= to && checkpoint_read_manifest(&manifest, checkpoint, newest, &unread) && manifest.rows > 0;
@@ -220,9 +219,8 @@ static void forget_other_rows(Member *member, const char *evaluations)
     FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
     FileCard now = member_file_card(member->options->eval_data), before = {""};
     if (!*now.line) return;
-    FILE *file = fopen(note, "re");
+    FREED_WITH(stream_close) FILE *file = fopen(note, "re");
     bool known = file && fgets(before.line, sizeof before.line, file);
-    if (file) fclose(file);
     if (known && strcmp(before.line, now.line) != 0) unlink(evaluations);
     if (strcmp(before.line, now.line) != 0) file_write_all(note, now.line, strlen(now.line), &unsaid);
 }

@@ -10,6 +10,7 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "federation/member/member.h"
 #include "federation/site_starts.h"
 #include "runtime/program/program.h"
@@ -78,7 +79,7 @@ static char **train_arguments(Arena *arena, Member *member, int64_t until)
         arguments[count++] = "--keep";
         arguments[count++] = "2";
     }
-    if (member_first_path(member) && checkpoint_newest(options->checkpoint, INT64_MAX) == member->start.step) {
+    if (member_first_path(member) && checkpoint_newest(options->checkpoint) == member->start.step) {
         arguments[count++] = "--eval-first";
         arguments[count++] = arena_string(arena, member_first_path(member));
     }
@@ -146,7 +147,7 @@ static void pass_on_errors(Member *member)
 enum { UNTIL_ITS_END = -1 };
 static int wait_for(Member *member, pid_t child, int64_t until, double deadline, Diagnostics *diagnostics)
 {
-    char *complete = until == UNTIL_ITS_END ? NULL : checkpoint_manifest_path(member->options->checkpoint, until);
+    FREED char *complete = until == UNTIL_ITS_END ? NULL : checkpoint_manifest_path(member->options->checkpoint, until);
     int status, passed_on = 0;
     double since = monotonic_seconds(), signed_at = since;
     bool is_over = false, may_stay = true, lives = false;
@@ -163,7 +164,6 @@ static int wait_for(Member *member, pid_t child, int64_t until, double deadline,
         if (lives) break;
         usleep((useconds_t)(1e6 * fmin(fmax(look_pause_share * (now - since), look_pause[0]), look_pause[1])));
     }
-    free(complete);
     if (lives) return EXIT_OK;
     member->stages = 0;
     /* A launcher that must end while it starts may fail. Then no steps are made, and the next try reports more. */
@@ -268,7 +268,7 @@ static int train(Member *member, int64_t until, double deadline, Diagnostics *di
         member->stages = child < 0 ? 0 : child;
         int code = wait_and_report(member, child, until, deadline, diagnostics);
         bool lacks_steps =
-            code == EXIT_OK ? deadline < 0 && checkpoint_newest(checkpoint, INT64_MAX) < until : code != EXIT_DIVERGED;
+            code == EXIT_OK ? deadline < 0 && checkpoint_newest(checkpoint) < until : code != EXIT_DIVERGED;
         if (goes_on && lacks_steps && !*member->ended && !diagnostics->errors) continue;
         if (code == EXIT_OK && member->stages && !name_round(member, 0, 0, diagnostics)) return diagnostics->exit_code;
         return code;
@@ -289,9 +289,8 @@ bool member_steps_are_made(Member *member, int64_t step, int64_t until)
     int64_t round = -1, last = -1;
     if (step >= until) return true;
     if (!(member->federation.deadline_s > 0)) return false;
-    FILE *note = fopen(note_path(member), "re");
+    FREED_WITH(stream_close) FILE *note = fopen(note_path(member), "re");
     bool is_noted = note && fscanf(note, "%" SCNd64 " %" SCNd64, &round, &last) == 2;
-    if (note) fclose(note);
     return is_noted && round == member->start.round && last == step;
 }
 
@@ -301,10 +300,10 @@ int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics 
     const char *checkpoint = member->options->checkpoint;
     FREED_WITH(buffer_free) Buffer note = {0};
     int code = train(member, until, deadline > 0 ? deadline : MEMBER_NO_DEADLINE, diagnostics);
-    *step = checkpoint_newest(checkpoint, INT64_MAX);
+    *step = checkpoint_newest(checkpoint);
     if (code == EXIT_OK && deadline > 0 && *step == member->start.step && !*member->ended) {
         code = train(member, *step + 1, MEMBER_NO_DEADLINE, diagnostics);
-        *step = checkpoint_newest(checkpoint, INT64_MAX);
+        *step = checkpoint_newest(checkpoint);
     }
     if (code != EXIT_OK || *member->ended) return code;
     if (*step <= member->start.step || (*step < until && !(deadline > 0))) return EXIT_RUN_FAILED;
@@ -318,8 +317,8 @@ int member_make_steps(Member *member, int64_t until, int64_t *step, Diagnostics 
 
 bool member_mean_loss(const char *log, int64_t after, int64_t until, double *loss)
 {
-    FILE *file = fopen(log, "re");
-    char *line = NULL;
+    FREED_WITH(stream_close) FILE *file = fopen(log, "re");
+    FREED char *line = NULL;
     size_t capacity = 0;
     double sum = 0;
     int64_t count = 0;
@@ -332,8 +331,6 @@ bool member_mean_loss(const char *log, int64_t after, int64_t until, double *los
         sum += number;
         count++;
     }
-    free(line);
-    if (file) fclose(file);
     if (count) *loss = sum / (double)count;
     return count > 0;
 }

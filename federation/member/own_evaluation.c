@@ -3,13 +3,15 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/file.h"
+
 enum { COMPARED = 3 };
 
 static const double worse_loss = 10, worse_accuracy = 0.5; /* times the worst of the last COMPARED */
 
 static void read_first(OwnEvaluation *own, Evaluation *evaluation, const char *path)
 {
-    FILE *file = fopen(path, "re");
+    FREED_WITH(stream_close) FILE *file = fopen(path, "re");
     char name[32];
     double value;
     while (file && fscanf(file, "%31s %lf", name, &value) == 2) {
@@ -17,7 +19,6 @@ static void read_first(OwnEvaluation *own, Evaluation *evaluation, const char *p
         if (metric >= 0) evaluation->values[metric] = value;
         if (metric < 0 && name[0] == 'l' && value > 0 && value < 0x1p40) own->rows.rows = (int64_t)value; /* labels */
     }
-    if (file) fclose(file);
     own->rows.loss = evaluation->values[EVALUATION_LOSS];
     own->rows.accuracy = evaluation->values[EVALUATION_ACCURACY];
     if (!isnan(own->rows.accuracy)) own->rows.right_of = own->rows.rows;

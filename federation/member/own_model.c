@@ -2,14 +2,13 @@
 
 bool own_model_open(GlobalModel *model, const FederationCompiled *compiled, const char *path, Diagnostics *diagnostics)
 {
-    Diagnostics unsaid = {0};
-    bool former = !hash_equal(compiled->follows, (Hash){0, 0}) &&
-                  global_model_open_file(model, compiled->follows, path, false, &unsaid);
-    diagnostics_free(&unsaid);
-    if (former) {
-        model->identity = compiled->identity;
-        return true;
+    FREED_WITH(diagnostics_free) Diagnostics unsaid = {0};
+    if (!hash_equal(compiled->follows, (Hash){0, 0})) {
+        if (global_model_open_file(model, compiled->follows, path, false, &unsaid)) {
+            model->identity = compiled->identity;
+            return true;
+        }
+        global_model_free(model);
     }
-    if (!hash_equal(compiled->follows, (Hash){0, 0})) global_model_free(model);
     return global_model_open_file(model, compiled->identity, path, false, diagnostics);
 }

@@ -16,11 +16,9 @@ static bool write_seed(const NoiseSeed *seed, const char *path, Diagnostics *dia
 {
     FREED_WITH(arena_free) Arena arena = {0};
     char *temporary = arena_format(&arena, "%s.XXXXXX", path);
-    int descriptor = mkstemp(temporary); /* only its owner can read it */
+    FREED_WITH(descriptor_close) int descriptor = mkstemp(temporary); /* only its owner can read it */
     bool ok = descriptor >= 0 && write(descriptor, seed->bytes, sizeof seed->bytes) == sizeof seed->bytes &&
-              fsync(descriptor) == 0;
-    if (descriptor >= 0) close(descriptor);
-    ok = ok && rename(temporary, path) == 0;
+              fsync(descriptor) == 0 && rename(temporary, path) == 0;
     if (!ok) file_error(diagnostics, path, "cannot write");
     if (!ok && descriptor >= 0) unlink(temporary);
     return ok;
@@ -30,22 +28,21 @@ bool noise_seed_open(NoiseSeed *seed, bool began, const char *path, Diagnostics 
 {
     static const char hint[] = "bring it back, or begin with another --checkpoint directory";
     unsigned char bytes[sizeof seed->bytes + 1];
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    FREED_WITH(descriptor_close) int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0 && errno == ENOENT && began)
-        return diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
-                                 "the seed of this site's noise is gone: with another one the same update would be "
-                                 "sent twice with different noise, which shows it");
+        return input_error(diagnostics, path, hint,
+                           "the seed of this site's noise is gone: with another one the same update would be "
+                           "sent twice with different noise, which shows it");
     if (descriptor < 0 && errno == ENOENT) {
         randombytes_buf(seed->bytes, sizeof seed->bytes);
         return write_seed(seed, path, diagnostics);
     }
     if (descriptor < 0) return file_error(diagnostics, path, "cannot read");
     ssize_t size = read(descriptor, bytes, sizeof bytes);
-    close(descriptor);
     memcpy(seed->bytes, bytes, sizeof seed->bytes);
     return size == sizeof seed->bytes ||
-           diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), hint,
-                             "is not the seed of this site's noise: it has not %zu bytes", sizeof seed->bytes);
+           input_error(diagnostics, path, hint, "is not the seed of this site's noise: it has not %zu bytes",
+                       sizeof seed->bytes);
 }
 
 /* ---- Updates ---- */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/codec_rows.h"
+#include "base/file.h"
 #include "base/input_files.h"
 #include "runtime/storage/checkpoint_directory.h"
 #include "runtime/storage/parameters.h"
@@ -64,9 +65,8 @@ static bool checkpoint_open(Checkpoint *checkpoint, const char *directory, int64
 {
     *checkpoint = (Checkpoint){.directory = directory};
     if (!checkpoint_read_manifest(&checkpoint->manifest, directory, step, diagnostics)) return false;
-    char *path = checkpoint_path(directory, step);
+    FREED char *path = checkpoint_path(directory, step);
     checkpoint->path = arena_string(&checkpoint->arena, path);
-    free(path);
     checkpoint->files = arena_new_array(&checkpoint->arena, SafeTensors, (size_t)checkpoint->manifest.file_count);
     for (int f = 0; f < checkpoint->manifest.file_count; f++) {
         const CheckpointFile *entry = &checkpoint->manifest.files[f];
@@ -121,17 +121,15 @@ static bool read_tensor(const Checkpoint *checkpoint, const GlobalTensor *tensor
 bool site_checkpoint_read(const char *directory, int64_t step, bool is_sound, const Federation *federation,
                           const GlobalModel *like, bool changes, float *values, Diagnostics *diagnostics)
 {
-    Checkpoint checkpoint;
+    FREED_WITH(checkpoint_close) Checkpoint checkpoint = {0};
     bool ok = checkpoint_open(&checkpoint, directory, step, is_sound, diagnostics);
     if (ok && strcmp(checkpoint.manifest.model_hash, federation->compiled.model_hash) != 0)
-        ok = diagnostics_error(diagnostics, EXIT_BAD_INPUT, PLACE_FILE(checkpoint.path), NULL,
-                               "is a checkpoint of another model than the federation's");
+        ok = input_error(diagnostics, checkpoint.path, NULL, "is a checkpoint of another model than the federation's");
     for (size_t i = 0; i < like->tensor_count && ok; i++) {
         size_t first = like->tensors[i].first;
         ok = read_tensor(&checkpoint, &like->tensors[i], changes ? like->values + first : NULL, values + first,
                          diagnostics);
     }
-    checkpoint_close(&checkpoint);
     return ok;
 }
 
@@ -236,10 +234,9 @@ static bool copy_file(Checkpoint *checkpoint, int number, const GlobalModel *mod
     const char *path = file_path(checkpoint, entry->name);
     unlink(path); /* the round may start again */
     if (!file_write_part(path, file->bytes, file->size, diagnostics)) return false;
-    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    FREED_WITH(descriptor_close) int descriptor = open(path, O_WRONLY | O_CLOEXEC);
     bool ok = descriptor >= 0 && put_values(descriptor, &checkpoint->files[number], model, part, restarts, tied);
     if (!ok) file_error(diagnostics, path, "cannot write");
-    if (descriptor >= 0) close(descriptor);
     return ok && note_file(entry, path, diagnostics);
 }
 
@@ -248,7 +245,7 @@ static bool copy_file(Checkpoint *checkpoint, int number, const GlobalModel *mod
 static bool replace(const char *directory, int64_t step, const GlobalModel *model, FragmentRange part, bool restarts,
                     const TiedNames *tied, Diagnostics *diagnostics)
 {
-    Checkpoint checkpoint;
+    FREED_WITH(checkpoint_close) Checkpoint checkpoint = {0};
     bool ok = checkpoint_open(&checkpoint, directory, step, false, diagnostics);
     int count = ok ? checkpoint.manifest.file_count : 0;
     const char **former = arena_new_array(&checkpoint.arena, const char *, (size_t)count);
@@ -260,7 +257,6 @@ static bool replace(const char *directory, int64_t step, const GlobalModel *mode
     checkpoint.manifest.rates = 0; /* the next round's steps follow */
     ok = ok && checkpoint_write_manifest(&checkpoint.manifest, directory, diagnostics);
     for (int f = 0; f < count && ok; f++) unlink(former[f]);
-    checkpoint_close(&checkpoint);
     return ok;
 }
 

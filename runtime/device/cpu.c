@@ -1,4 +1,4 @@
-#include "runtime/device/cpu.h"
+#include "runtime/device/device.h"
 
 #include <stdlib.h>
 

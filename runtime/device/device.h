@@ -1,5 +1,5 @@
 /* The memory of a program's stages, and what a kind of device does with their call lists: the seam between what all
- * devices share (execute.h) and each of them (cpu.h).
+ * devices share (execute.h) and each of them (cpu.c, opencl.c).
  *
  * The host has a place for every byte of state and slots: messages, data sets and checkpoints are read and written
  * there, and kernels' results read. On the CPU the kernels use the same place. A device with a memory of its own has
@@ -102,5 +102,14 @@ struct DeviceKind {
     void (*fetch_ahead)(const Execution *execution, DevicePiece piece);
     bool (*fetched)(const Execution *execution, bool wait);
 };
+
+/* The CPU: kernels are functions of this process, which threads share wave by wave (runtime/program/waves.h). */
+extern const DeviceKind device_cpu;
+/* Cuts the stage's lists into waves anew. `apart`: every call or group is a wave. */
+void cpu_make_waves(const Execution *execution, StageSpaces *spaces, bool apart);
+
+/* Devices that are reached by OpenCL: GPUs, and CPUs by PoCL. Calls go into one queue in the order of their list, and
+ * the host waits at its end. */
+extern const DeviceKind device_opencl;
 
 #endif

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/device/cpu.h"
-#include "runtime/device/opencl.h"
 #include "runtime/program/parallel.h"
 
 static bool out_of_range(const SkyCall *call, Diagnostics *diagnostics)
@@ -149,17 +147,13 @@ static UpdateScalars *next_update(const StageSpaces *spaces, const SkyParameter 
 
 void execution_exempt_from_decay(Execution *execution, uint32_t classes)
 {
-    for (uint32_t i = 0; i < execution->program->stage_count; i++) {
-        StageSpaces *spaces = &execution->stages[i];
-        for (uint32_t p = 0; p < spaces->stage->parameter_count; p++) {
-            const SkyParameter *parameter = &spaces->stage->parameters[p];
-            if (parameter->frozen) continue;
-            if (parameter->update >= spaces->stage->lists[SKY_LIST_UPDATE].count)
-                bug("%s has no update", parameter->value.name);
-            uint32_t call = parameter->update;
-            for (UpdateScalars *update; (update = next_update(spaces, parameter, &call));)
-                update->exempt = classes >> parameter->decay_exempt_class & 1;
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);) {
+        const StageSpaces *spaces = &execution->stages[held.stage];
+        uint32_t call = held.parameter->update;
+        if (held.parameter->frozen) continue;
+        if (call >= spaces->stage->lists[SKY_LIST_UPDATE].count) bug("%s has no update", held.parameter->value.name);
+        for (UpdateScalars *update; (update = next_update(spaces, held.parameter, &call));)
+            update->exempt = classes >> held.parameter->decay_exempt_class & 1;
     }
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/device/opencl.h"
+#include "runtime/device/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,12 +165,11 @@ static bool make_kernels(OpenCl *cl, const SkyProgram *program, Diagnostics *dia
 
 static bool choose(OpenCl *cl, const SkyProgram *program, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     int count;
     const OpenClDevice *devices = opencl_devices(&arena, &count, diagnostics), *chosen = NULL;
     if (devices) chosen = opencl_choose(devices, count, program->opencl_platform, program->opencl_device, diagnostics);
     if (chosen) cl->device = *chosen;
-    arena_free(&arena);
     if (chosen && !cl->device.doubles)
         return run_error(diagnostics, NULL,
                          "OpenCL device '%s' has no float64 (cl_khr_fp64), which norms of gradients need",

@@ -119,10 +119,9 @@ OpenClDevice *opencl_devices(Arena *arena, int *count, Diagnostics *diagnostics)
             devices[(*count)++] = describe(api, ids[d], name);
     }
     if (!*count && !platform_count)
-        diagnostics_error(
-            diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-            "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
-            "there is no OpenCL platform on this host");
+        run_error(diagnostics,
+                  "install the OpenCL driver of your device, which /etc/OpenCL/vendors names; clinfo -l lists devices",
+                  "there is no OpenCL platform on this host");
     else if (!*count)
         run_error(diagnostics,
                   "look whether you may use the device (groups render and video), and whether its driver can "

@@ -145,9 +145,9 @@ static char *kept_path(const SkyProgram *program)
 {
     if (!program->stage_count || !sky_call_count(program->stages) || sky_call(program->stages, 0)->interpreted)
         return NULL;
-    char *directory = file_program_directory(), *path = NULL;
+    FREED char *directory = file_program_directory();
+    char *path;
     if (asprintf(&path, "%s/" OPENCL_KEPT, directory, program->rank) < 0) memory_exhausted();
-    free(directory);
     return path;
 }
 
@@ -159,7 +159,7 @@ typedef struct KeptHead {
 /* NULL: there is nothing whole of this key. */
 static ClProgramId load_kept(const Build *build, const char *path)
 {
-    MappedFile file;
+    FREED_WITH(file_unmap) MappedFile file = {0};
     KeptHead head = {0};
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     ClProgramId built = NULL;
@@ -175,7 +175,6 @@ static ClProgramId load_kept(const Build *build, const char *path)
         if (code != CL_SUCCESS && built) build->api->ReleaseProgram(built);
         if (code != CL_SUCCESS) built = NULL;
     }
-    if (found) file_unmap(&file);
     return built;
 }
 
@@ -187,13 +186,13 @@ void opencl_keep(const OpenClApi *api, const SkyProgram *program, ClProgramId bu
     bool replaces = path && (remove(path) == 0 || errno == ENOENT); /* what was read is not written into */
     if (!replaces || api->GetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, NULL) != CL_SUCCESS)
         size = 0;
-    unsigned char *bytes = memory_allocate(sizeof(KeptHead) + size), *binary = bytes + sizeof(KeptHead);
+    FREED unsigned char *bytes = memory_allocate(sizeof(KeptHead) + size);
+    unsigned char *binary = bytes + sizeof(KeptHead);
     if (size && api->GetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
         KeptHead head = {*key, hash_bytes(binary, size)};
         memcpy(bytes, &head, sizeof head);
         file_write_all(path, bytes, sizeof head + size, &ignored);
     }
-    free(bytes);
 }
 
 ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenClDevice *device,
@@ -209,9 +208,8 @@ ClProgramId opencl_build(const OpenClApi *api, ClContextId context, const OpenCl
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         build.key = hash_extend(build.key, parts[i], strlen(parts[i]) + 1);
     *key = build.key;
-    char *path = kept_path(program);
+    FREED char *path = kept_path(program);
     ClProgramId built = load_kept(&build, path);
-    free(path);
     *kept = built != NULL;
     if (built) return built;
     int32_t code;

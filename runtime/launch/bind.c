@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "runtime/launch/command_line.h"
 
 typedef struct HardwareThread {
@@ -13,13 +14,10 @@ typedef struct HardwareThread {
 static int core_of(int thread)
 {
     char path[96];
-    int core = thread;
+    int core;
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", thread);
-    FILE *file = fopen(path, "r");
-    if (!file) return core;
-    if (fscanf(file, "%d", &core) != 1) core = thread;
-    fclose(file);
-    return core;
+    FREED_WITH(stream_close) FILE *file = fopen(path, "r");
+    return file && fscanf(file, "%d", &core) == 1 ? core : thread;
 }
 
 static int by_core(const void *a, const void *b)

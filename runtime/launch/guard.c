@@ -1,6 +1,5 @@
-#include "runtime/launch/guard.h"
+#include "runtime/launch/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/exit_codes.h"
+#include "base/file.h"
 #include "runtime/launch/command_line.h"
 #include "runtime/launch/peers.h"
 
@@ -27,13 +27,8 @@ enum { SOON_MILLISECONDS = 1, LATER_MILLISECONDS = 500 };
 static int borrow(int process, int descriptor)
 {
 #if defined SYS_pidfd_open && defined SYS_pidfd_getfd
-    int handle = (int)syscall(SYS_pidfd_open, process, 0);
-    if (handle < 0) return -1;
-    int borrowed = (int)syscall(SYS_pidfd_getfd, handle, descriptor, 0);
-    int error = errno;
-    close(handle);
-    errno = error;
-    return borrowed;
+    FREED_WITH(descriptor_close) int handle = (int)syscall(SYS_pidfd_open, process, 0);
+    return handle < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, handle, descriptor, 0);
 #else
     (void)process, (void)descriptor;
     errno = ENOSYS;
@@ -46,7 +41,7 @@ static int guard_sockets(pid_t process, const Peers *peers)
 {
     char path[48], link[32];
     snprintf(path, sizeof path, "/proc/%d/fd", (int)process);
-    DIR *descriptors = opendir(path);
+    FREED_WITH(listing_close) DIR *descriptors = opendir(path);
     int count = 0;
     for (struct dirent *entry; count >= 0 && descriptors && (entry = readdir(descriptors));) {
         ssize_t length = readlinkat(dirfd(descriptors), entry->d_name, link, sizeof link - 1);
@@ -59,7 +54,6 @@ static int guard_sockets(pid_t process, const Peers *peers)
             count = peers_guard(peers, socket) ? count + 1 : -1;
         if (socket >= 0) close(socket);
     }
-    if (descriptors) closedir(descriptors);
     return count;
 }
 

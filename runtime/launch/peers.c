@@ -1,7 +1,6 @@
 #include "runtime/launch/peers.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/filter.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 bool peers_add_subnet(Peers *peers, Subnet subnet)
 {
@@ -91,21 +92,19 @@ static bool is_inherited(int descriptor)
 
 void peers_note_inherited(void)
 {
-    DIR *own = opendir("/proc/self/fd");
+    FREED_WITH(listing_close) DIR *own = opendir("/proc/self/fd");
     inherited_count = 0;
     for (struct dirent *entry; own && inherited_count < MOST_INHERITED && (entry = readdir(own));)
         if (listens(atoi(entry->d_name))) inherited[inherited_count++] = atoi(entry->d_name);
-    if (own) closedir(own);
 }
 
 void peers_guard_own(const Peers *peers)
 {
-    DIR *own = opendir("/proc/self/fd");
+    FREED_WITH(listing_close) DIR *own = opendir("/proc/self/fd");
     for (struct dirent *entry; own && (entry = readdir(own));) {
         int descriptor = atoi(entry->d_name);
         if (listens(descriptor) && !is_inherited(descriptor)) peers_guard(peers, descriptor);
     }
-    if (own) closedir(own);
 }
 
 /* The ancestor of this process that is mpiexec; 0: there is none. */
@@ -116,10 +115,8 @@ static int find_mpiexec(void)
         char path[48], name[COMMAND_NAME + 1] = "";
         int parent = 0;
         snprintf(path, sizeof path, "/proc/%d/stat", process);
-        FILE *status = fopen(path, "r");
-        if (!status) return 0;
-        bool read = fscanf(status, "%*d (%16[^)]) %*c %d", name, &parent) == 2;
-        fclose(status);
+        FREED_WITH(stream_close) FILE *status = fopen(path, "r");
+        bool read = status && fscanf(status, "%*d (%16[^)]) %*c %d", name, &parent) == 2;
         if (read && strncmp(name, "mpiexec", strlen("mpiexec")) == 0) return process;
         process = read ? parent : 0;
     }
@@ -143,10 +140,9 @@ static bool holds(int process, const char *socket)
     char path[48], name[LINK_NAME];
     bool found = false;
     snprintf(path, sizeof path, "/proc/%d/fd", process);
-    DIR *descriptors = opendir(path);
+    FREED_WITH(listing_close) DIR *descriptors = opendir(path);
     for (struct dirent *entry; descriptors && !found && (entry = readdir(descriptors));)
         found = socket_name(process, entry->d_name, name) && strcmp(name, socket) == 0;
-    if (descriptors) closedir(descriptors);
     return found;
 }
 

@@ -13,7 +13,7 @@ void label_names_print(Buffer *list, const char *const *names, size_t count)
 
 const char *const *label_names_read(const char *list, Arena *arena, size_t *count)
 {
-    json_t *items = list ? json_loads(list, 0, NULL) : NULL;
+    json_auto_t *items = list ? json_loads(list, 0, NULL) : NULL;
     size_t size = json_is_array(items) ? json_array_size(items) : 0;
     const char **names = size ? arena_new_array(arena, const char *, size) : NULL;
     for (*count = 0; *count < size; ++*count) {
@@ -21,10 +21,9 @@ const char *const *label_names_read(const char *list, Arena *arena, size_t *coun
         if (!name) break;
         names[*count] = arena_string(arena, name);
     }
-    bool complete = *count == size;
-    json_decref(items);
-    if (!complete) *count = 0;
-    return complete ? names : NULL;
+    if (*count == size) return names;
+    *count = 0;
+    return NULL;
 }
 
 const char *label_names_some(const char *const *names, size_t count, Arena *arena)

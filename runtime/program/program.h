@@ -8,6 +8,7 @@
 #ifndef RUNTIME_PROGRAM_PROGRAM_H
 #define RUNTIME_PROGRAM_PROGRAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/program/norm_round.h"
@@ -352,6 +353,23 @@ static inline int64_t sky_batch_rows(const SkyProgram *program)
 {
     return program->packing.slots ? program->packing.rows
                                   : (int64_t)program->microbatch_count * program->microbatch_size;
+}
+
+/* Goes through the parameters of all stages of this rank: for (SkyHeld held = {0}; sky_next_parameter(program, &held);)
+ */
+typedef struct SkyHeld {
+    const SkyParameter *parameter;
+    uint32_t stage, next; /* the stage's number on this rank; the next of its parameters */
+} SkyHeld;
+
+static inline bool sky_next_parameter(const SkyProgram *program, SkyHeld *held)
+{
+    for (; held->stage < program->stage_count; held->stage++, held->next = 0) {
+        if (held->next == program->stages[held->stage].parameter_count) continue;
+        held->parameter = &program->stages[held->stage].parameters[held->next++];
+        return true;
+    }
+    return false;
 }
 
 /* The emitted object defines this. */

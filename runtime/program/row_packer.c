@@ -1,28 +1,21 @@
 #include "runtime/program/row_packer.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/arena.h"
 
 void row_packer_open(RowPacker *packer, const SkyPacking *packing)
 {
     size_t rows = packing->rows;
-    *packer = (RowPacker){.packing = *packing,
-                          .places = memory_allocate(rows * sizeof *packer->places),
-                          .order = memory_allocate(rows * sizeof *packer->order),
-                          .tokens = memory_allocate(rows * sizeof *packer->tokens),
-                          .row_count = memory_allocate(rows * sizeof *packer->row_count),
-                          .begin = memory_allocate((packing->longest + 1) * sizeof *packer->begin)};
+    *packer = (RowPacker){.packing = *packing};
+    packer->places = arena_new_array(&packer->arena, RowPlace, rows);
+    packer->order = arena_new_array(&packer->arena, uint32_t, rows);
+    packer->tokens = arena_new_array(&packer->arena, uint32_t, rows);
+    packer->row_count = arena_new_array(&packer->arena, uint32_t, rows);
+    packer->begin = arena_new_array(&packer->arena, uint32_t, (size_t)packing->longest + 1);
 }
 
 void row_packer_close(RowPacker *packer)
 {
-    free(packer->places);
-    free(packer->order);
-    free(packer->tokens);
-    free(packer->row_count);
-    free(packer->begin);
+    arena_free(&packer->arena);
     *packer = (RowPacker){0};
 }
 

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "runtime/program/packing.h"
 
 typedef struct RowPlace {
@@ -15,6 +16,7 @@ typedef struct RowPlace {
 } RowPlace;
 
 typedef struct RowPacker {
+    Arena arena;
     SkyPacking packing;
     RowPlace *places; /* per row of the batch; of rows without tokens meaningless */
     uint32_t lines;   /* that have rows */

@@ -1,6 +1,5 @@
 #include "runtime/storage/checkpoint_directory.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -27,9 +26,8 @@ char *checkpoint_path(const char *directory, int64_t step)
 
 char *checkpoint_manifest_path(const char *directory, int64_t step)
 {
-    char *path = checkpoint_path(directory, step), *manifest = directory_join(path, "MANIFEST.json");
-    free(path);
-    return manifest;
+    FREED char *path = checkpoint_path(directory, step);
+    return directory_join(path, "MANIFEST.json");
 }
 
 static bool is_complete(const char *directory, int64_t step)
@@ -60,24 +58,22 @@ static int64_t *list_steps(const char *directory, size_t *count)
     int64_t *steps = NULL;
     size_t capacity = 0;
     *count = 0;
-    DIR *stream = opendir(directory);
+    FREED_WITH(listing_close) DIR *stream = opendir(directory);
     for (struct dirent *entry; stream && (entry = readdir(stream));) {
         int64_t step = step_of(entry->d_name);
         if (step >= 0) array_push(steps, *count, capacity, step);
     }
-    if (stream) closedir(stream);
     if (*count) qsort(steps, *count, sizeof *steps, descending);
     return steps;
 }
 
-int64_t checkpoint_newest(const char *directory, int64_t before)
+int64_t checkpoint_newest(const char *directory)
 {
     size_t count;
-    int64_t *steps = list_steps(directory, &count), newest = -1;
-    for (size_t i = 0; i < count && newest < 0; i++)
-        if (steps[i] < before && is_complete(directory, steps[i])) newest = steps[i];
-    free(steps);
-    return newest;
+    FREED int64_t *steps = list_steps(directory, &count);
+    for (size_t i = 0; i < count; i++)
+        if (is_complete(directory, steps[i])) return steps[i];
+    return -1;
 }
 
 /* ---- Making room ---- */
@@ -91,55 +87,45 @@ static bool is_of_rank(const char *name) { return strcmp(name + strcspn(name, ".
  * ranks go to the directory `retired`, unless it is NULL. */
 static void empty_step(const char *path, const char *retired)
 {
-    char *manifest = directory_join(path, "MANIFEST.json");
+    FREED char *manifest = directory_join(path, "MANIFEST.json");
     unlink(manifest);
-    free(manifest);
-    DIR *stream = opendir(path);
+    FREED_WITH(listing_close) DIR *stream = opendir(path);
     for (struct dirent *entry; stream && (entry = readdir(stream));)
         if (strncmp(entry->d_name, "rank-", 5) == 0 || strncmp(entry->d_name, "MANIFEST.json.", 14) == 0 ||
             is_retired(entry->d_name)) {
-            char *inside = directory_join(path, entry->d_name),
-                 *named = directory_join(retired ? retired : path, entry->d_name), *aside = file_retired_path(named);
+            FREED char *inside = directory_join(path, entry->d_name);
+            FREED char *named = directory_join(retired ? retired : path, entry->d_name);
+            FREED char *aside = file_retired_path(named);
             if (!retired || !is_of_rank(entry->d_name) || rename(inside, aside) != 0) unlink(inside);
-            free(aside);
-            free(named);
-            free(inside);
         }
-    if (stream) closedir(stream);
 }
 
 bool checkpoint_bring_retired(const char *directory, const char *path)
 {
-    char *named = directory_join(directory, strrchr(path, '/') + 1), *from = file_retired_path(named),
-         *to = file_retired_path(path);
+    FREED char *named = directory_join(directory, strrchr(path, '/') + 1);
+    FREED char *from = file_retired_path(named), *to = file_retired_path(path);
     if (rename(from, to) != 0) errno = 0; /* none waits */
-    free(to);
-    free(from);
-    free(named);
     return true;
 }
 
 void checkpoint_drop_retired(const char *directory)
 {
-    DIR *stream = opendir(directory);
+    FREED_WITH(listing_close) DIR *stream = opendir(directory);
     for (struct dirent *entry; stream && (entry = readdir(stream));) {
         FREED char *path = directory_join(directory, entry->d_name);
         if (is_retired(entry->d_name)) unlink(path);
     }
-    if (stream) closedir(stream);
 }
 
 bool checkpoints_spare_inputs(const char *directory, Diagnostics *diagnostics)
 {
     size_t count;
-    bool ok = true;
     FREED int64_t *steps = list_steps(directory, &count);
-    for (size_t i = 0; i < count && ok; i++) {
-        char *path = checkpoint_path(directory, steps[i]);
-        ok = input_files_spare_in(path, diagnostics);
-        free(path);
+    for (size_t i = 0; i < count; i++) {
+        FREED char *path = checkpoint_path(directory, steps[i]);
+        if (!input_files_spare_in(path, diagnostics)) return false;
     }
-    return ok;
+    return true;
 }
 
 static bool make_directory(const char *path, Diagnostics *diagnostics)
@@ -178,13 +164,10 @@ CheckpointLock checkpoint_lock(const char *directory, const char *name, int *des
 
 bool checkpoint_make_step(const char *directory, int64_t step, Diagnostics *diagnostics)
 {
-    char *path = checkpoint_path(directory, step), *parent = strdup(directory);
+    FREED char *path = checkpoint_path(directory, step), *parent = strdup(directory);
     if (!parent) memory_exhausted();
     mkdir(dirname(parent), 0777); /* of best; another host than the first rank's has none of these yet */
-    bool ok = make_directory(directory, diagnostics) && make_directory(path, diagnostics);
-    free(parent);
-    free(path);
-    return ok;
+    return make_directory(directory, diagnostics) && make_directory(path, diagnostics);
 }
 
 bool checkpoint_prepare(const char *directory, int64_t step, Diagnostics *diagnostics)

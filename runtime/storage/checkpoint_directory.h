@@ -13,8 +13,8 @@
 char *checkpoint_path(const char *directory, int64_t step);
 /* "DIR/step-00000100/MANIFEST.json"; free() it. */
 char *checkpoint_manifest_path(const char *directory, int64_t step);
-/* The newest step below `before` (INT64_MAX: of all) that has a manifest; -1 if there is none. */
-int64_t checkpoint_newest(const char *directory, int64_t before);
+/* The newest step that has a manifest; -1 if there is none. */
+int64_t checkpoint_newest(const char *directory);
 /* The complete steps, newest first; free() them. */
 int64_t *checkpoint_newest_steps(const char *directory, size_t *count);
 

@@ -79,9 +79,8 @@ static void write_tied(const SkyParameter *parameter, const void *value, SafeTen
 /* A parameter that several stages hold is written by the first of them on this rank. */
 static bool held_by_earlier(const Execution *execution, uint32_t stage, const SkyParameter *parameter)
 {
-    for (uint32_t s = 0; s < stage; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
-            if (execution->stages[s].stage->parameters[p].global_index == parameter->global_index) return true;
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held) && held.stage < stage;)
+        if (held.parameter->global_index == parameter->global_index) return true;
     return false;
 }
 
@@ -107,26 +106,19 @@ static bool is_written(const Execution *execution, uint32_t stage, const SkyPara
 size_t checkpoint_copy_bytes(const Execution *execution)
 {
     size_t bytes = 0;
-    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++)
-            if (is_written(execution, s, &stage->parameters[p]))
-                bytes += stage->parameters[p].value.bytes * (1 + stage->parameters[p].state_count);
-    }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        if (is_written(execution, held.stage, held.parameter))
+            bytes += held.parameter->value.bytes * (1 + held.parameter->state_count);
     return bytes;
 }
 
 void checkpoint_copy(const Execution *execution, unsigned char *copy)
 {
-    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++) {
-            const SkyParameter *parameter = &stage->parameters[p];
-            if (!is_written(execution, s, parameter)) continue;
-            for (int i = -1; i < (int)parameter->state_count; i++, copy += parameter->value.bytes)
-                parallel_copy(execution->threads, copy, fetch_tensor(execution, s, parameter, i),
-                              parameter->value.bytes);
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);) {
+        size_t bytes = held.parameter->value.bytes;
+        if (!is_written(execution, held.stage, held.parameter)) continue;
+        for (int i = -1; i < (int)held.parameter->state_count; i++, copy += bytes)
+            parallel_copy(execution->threads, copy, fetch_tensor(execution, held.stage, held.parameter, i), bytes);
     }
 }
 
@@ -138,25 +130,22 @@ bool checkpoint_write_file(const Execution *execution, const unsigned char *copy
     SafeTensorsWriter *writer = safetensors_writer();
     FREED_WITH(arena_free) Arena names = {0}; /* and transposed copies */
     FREED_WITH(buffer_free) Buffer frozen = {0}, checks = {0};
-    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++) {
-            const SkyParameter *parameter = &stage->parameters[p];
-            if (held_by_earlier(execution, s, parameter)) continue;
-            if (is_kept_elsewhere(parameter)) {
-                note_frozen(&frozen, &checks, parameter);
-                continue;
-            }
-            Shape shape = tensor_shape(&parameter->value);
-            const void *value = NULL;
-            for (int i = -1; i < (int)parameter->state_count; i++) {
-                const void *data = copy ? copy : fetch_tensor(execution, s, parameter, i);
-                if (copy) copy += parameter->value.bytes;
-                if (i < 0) value = data;
-                safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape, data);
-            }
-            write_tied(parameter, value, writer, &names);
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);) {
+        const SkyParameter *parameter = held.parameter;
+        if (held_by_earlier(execution, held.stage, parameter)) continue;
+        if (is_kept_elsewhere(parameter)) {
+            note_frozen(&frozen, &checks, parameter);
+            continue;
         }
+        Shape shape = tensor_shape(&parameter->value);
+        const void *value = NULL;
+        for (int i = -1; i < (int)parameter->state_count; i++) {
+            const void *data = copy ? copy : fetch_tensor(execution, held.stage, parameter, i);
+            if (copy) copy += parameter->value.bytes;
+            if (i < 0) value = data;
+            safetensors_writer_add(writer, tensor_name(&names, parameter, i), DTYPE_F32, &shape, data);
+        }
+        write_tied(parameter, value, writer, &names);
     }
     if (frozen.size) safetensors_writer_metadata(writer, "frozen", buffer_text(&frozen));
     if (frozen.size) safetensors_writer_metadata(writer, "frozen_checks", buffer_text(&checks));
@@ -183,6 +172,8 @@ typedef struct Kept {
     size_t count;
 } Kept;
 
+static void kept_free(Kept *kept) { free(kept->items); }
+
 static int by_name(const void *a, const void *b)
 {
     const SkyParameter *const *one = a, *const *other = b;
@@ -192,11 +183,8 @@ static int by_name(const void *a, const void *b)
 static Kept list_kept(const Execution *execution, size_t parameters)
 {
     Kept kept = {.items = memory_allocate((parameters + 1) * sizeof *kept.items)};
-    for (uint32_t s = 0; s < execution->program->stage_count; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
-            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
-            if (is_kept_elsewhere(parameter)) kept.items[kept.count++] = parameter;
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        if (is_kept_elsewhere(held.parameter)) kept.items[kept.count++] = held.parameter;
     qsort(kept.items, kept.count, sizeof *kept.items, by_name);
     return kept;
 }
@@ -226,9 +214,8 @@ static bool check_kept(const Kept *kept, const SafeTensors *file, const char *pa
 /* Whether the file has a parameter of this rank; most files of other ranks need not be read. */
 static bool holds_wanted(const Execution *execution, const SafeTensors *file)
 {
-    for (uint32_t s = 0; s < execution->program->stage_count; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
-            if (safetensors_find(file, execution->stages[s].stage->parameters[p].value.name)) return true;
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        if (safetensors_find(file, held.parameter->value.name)) return true;
     return false;
 }
 
@@ -270,20 +257,16 @@ static bool check_frozen(const Execution *execution, uint32_t stage, const SkyPa
 static bool load_file(Execution *execution, const SafeTensors *file, const char *path, bool *loaded,
                       Diagnostics *diagnostics)
 {
-    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++, loaded++) {
-            const SkyParameter *parameter = &stage->parameters[p];
-            if (*loaded || !safetensors_find(file, parameter->value.name)) continue;
-            if (is_kept_elsewhere(parameter)) {
-                if (!check_frozen(execution, s, parameter, file, path, diagnostics)) return false;
-                *loaded = true;
-                continue;
-            }
-            for (int i = -1; i < (int)parameter->state_count; i++)
-                if (!load_tensor(execution, s, parameter, i, file, path, diagnostics)) return false;
-            *loaded = true;
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held); loaded++) {
+        const SkyParameter *parameter = held.parameter;
+        if (*loaded || !safetensors_find(file, parameter->value.name)) continue;
+        *loaded = true;
+        if (is_kept_elsewhere(parameter)) {
+            if (!check_frozen(execution, held.stage, parameter, file, path, diagnostics)) return false;
+            continue;
         }
+        for (int i = -1; i < (int)parameter->state_count; i++)
+            if (!load_tensor(execution, held.stage, parameter, i, file, path, diagnostics)) return false;
     }
     return true;
 }
@@ -304,16 +287,13 @@ static bool is_sent(const SkyProgram *program, const SkyParameter *parameter)
 
 static bool report_missing(const Execution *execution, const bool *loaded, const char *path, Diagnostics *diagnostics)
 {
-    for (uint32_t s = 0; s < execution->program->stage_count; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++)
-            if (!*loaded++ && !is_kept_elsewhere(&execution->stages[s].stage->parameters[p]) &&
-                !is_sent(execution->program, &execution->stages[s].stage->parameters[p]))
-                return input_error(diagnostics, path,
-                                   execution->program->site_count > 1
-                                       ? "another plan? then copy the other sites' files of this step here, too"
-                                       : "are the files of all ranks visible on this host?",
-                                   "no file of the checkpoint here has parameter '%s'",
-                                   execution->stages[s].stage->parameters[p].value.name);
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        if (!*loaded++ && !is_kept_elsewhere(held.parameter) && !is_sent(execution->program, held.parameter))
+            return input_error(diagnostics, path,
+                               execution->program->site_count > 1
+                                   ? "another plan? then copy the other sites' files of this step here, too"
+                                   : "are the files of all ranks visible on this host?",
+                               "no file of the checkpoint here has parameter '%s'", held.parameter->value.name);
     return true;
 }
 
@@ -322,25 +302,19 @@ bool checkpoint_load(Execution *execution, const CheckpointManifest *manifest, c
 {
     size_t count = 0;
     for (uint32_t s = 0; s < execution->program->stage_count; s++) count += execution->stages[s].stage->parameter_count;
-    bool *loaded = memory_allocate(count * sizeof *loaded), ok = true;
-    Kept kept = list_kept(execution, count);
-    char *in = checkpoint_path(directory, manifest->step);
-    for (int f = 0; f < manifest->file_count && ok; f++) {
-        char *path = directory_join(in, manifest->files[f].name);
+    FREED bool *loaded = memory_allocate(count * sizeof *loaded);
+    FREED_WITH(kept_free) Kept kept = list_kept(execution, count);
+    FREED char *in = checkpoint_path(directory, manifest->step);
+    for (int f = 0; f < manifest->file_count; f++) {
+        FREED char *path = directory_join(in, manifest->files[f].name);
         FREED_WITH(safetensors_close) SafeTensors file = {0};
-        if (access(path, R_OK) == 0) { /* a file that is not needed here may be on another host */
-            ok = safetensors_open(&file, path, diagnostics) && check_kept(&kept, &file, path, diagnostics);
-            if (ok && holds_wanted(execution, &file))
-                ok = checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
-                     load_file(execution, &file, path, loaded, diagnostics);
-        }
-        free(path);
+        if (access(path, R_OK) != 0) continue; /* a file that is not needed here may be on another host */
+        if (!safetensors_open(&file, path, diagnostics) || !check_kept(&kept, &file, path, diagnostics)) return false;
+        if (holds_wanted(execution, &file) && !(checkpoint_verify_file(&file, &manifest->files[f], path, diagnostics) &&
+                                                load_file(execution, &file, path, loaded, diagnostics)))
+            return false;
     }
-    ok = ok && report_missing(execution, loaded, in, diagnostics);
-    free(in);
-    free(kept.items);
-    free(loaded);
-    return ok;
+    return report_missing(execution, loaded, in, diagnostics);
 }
 
 bool checkpoint_load_start(Execution *execution, const char *path, int64_t step, bool *found, Diagnostics *diagnostics)
@@ -352,11 +326,8 @@ bool checkpoint_load_start(Execution *execution, const char *path, int64_t step,
     const char *of = safetensors_metadata(&file, "step"), *met = safetensors_metadata(&file, "met");
     bool ok = true;
     *found = (of ? strtoll(of, NULL, 10) : 0) == step;
-    for (uint32_t s = 0; s < execution->program->stage_count && *found; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count && ok; p++) {
-            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
-            if (!parameter->frozen && (!met || text_has_line(met, parameter->value.name)))
-                ok = load_tensor(execution, s, parameter, -1, &file, path, diagnostics);
-        }
+    for (SkyHeld held = {0}; ok && *found && sky_next_parameter(execution->program, &held);)
+        if (!held.parameter->frozen && (!met || text_has_line(met, held.parameter->value.name)))
+            ok = load_tensor(execution, held.stage, held.parameter, -1, &file, path, diagnostics);
     return ok;
 }

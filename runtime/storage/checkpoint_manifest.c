@@ -246,15 +246,11 @@ bool checkpoint_read_manifest(CheckpointManifest *manifest, const char *director
                               Diagnostics *diagnostics)
 {
     *manifest = (CheckpointManifest){0};
-    char *path = checkpoint_manifest_path(directory, step);
-    json_t *root = check_seal(path, diagnostics) ? json_read(path, diagnostics) : NULL;
-    bool ok = root && read_members((JsonReader){path, diagnostics}, root, step, manifest);
-    json_decref(root);
-    free(path);
-    if (!ok) {
-        free(manifest->files);
-        manifest->files = NULL;
-        manifest->file_count = 0;
-    }
-    return ok;
+    FREED char *path = checkpoint_manifest_path(directory, step);
+    json_auto_t *root = check_seal(path, diagnostics) ? json_read(path, diagnostics) : NULL;
+    if (root && read_members((JsonReader){path, diagnostics}, root, step, manifest)) return true;
+    free(manifest->files);
+    manifest->files = NULL;
+    manifest->file_count = 0;
+    return false;
 }

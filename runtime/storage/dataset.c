@@ -258,8 +258,8 @@ static Hash hash_tensor(const Dataset *dataset, const SkyTensor *input)
     const SafeTensor *tensor = safetensors_find(&dataset->file, input->name);
     DType dtype = (DType)input->dtype;
     int64_t elements = shape_elements(&tensor->shape), written = 0; /* from where on elements have to be read */
-    unsigned char *block = memory_allocate(BLOCK * dtype_size(dtype)),
-                  *zeros = memory_allocate(BLOCK * dtype_size(dtype));
+    FREED unsigned char *block = memory_allocate(BLOCK * dtype_size(dtype)),
+                        *zeros = memory_allocate(BLOCK * dtype_size(dtype));
     Hash hash = hash_bytes(&elements, sizeof elements);
     for (int64_t first = 0; first < elements; first += BLOCK) {
         int64_t count = elements - first < BLOCK ? elements - first : BLOCK;
@@ -268,8 +268,6 @@ static Hash hash_tensor(const Dataset *dataset, const SkyTensor *input)
         if (reads) convert(tensor->dtype, tensor->data, first, dtype, block, 0, count);
         hash = hash_extend(hash, reads ? block : zeros, (size_t)count * dtype_size(dtype));
     }
-    free(block);
-    free(zeros);
     return hash;
 }
 

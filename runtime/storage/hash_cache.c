@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/user_cache.h"
 
 static const int64_t settled_s = 2; /* more than the resolution of times in any file system */
@@ -45,14 +46,12 @@ static const char *path_of(Hash key, Arena *arena)
 
 bool hash_cache_find(Hash key, Hash *hash)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Entry entry = {0};
     const char *path = path_of(key, &arena);
-    int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
-    bool found = descriptor >= 0 && read(descriptor, &entry, sizeof entry) == (ssize_t)sizeof entry &&
+    FREED_WITH(descriptor_close) int file = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    bool found = file >= 0 && read(file, &entry, sizeof entry) == (ssize_t)sizeof entry &&
                  hash_equal(entry.check, check_of(key, entry.hash));
-    if (descriptor >= 0) close(descriptor);
-    arena_free(&arena);
     *hash = entry.hash;
     return found;
 }

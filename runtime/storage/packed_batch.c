@@ -6,16 +6,15 @@ void packed_batch_open(PackedBatch *batch, const SkyProgram *program)
 {
     const SkyPacking *packing = &program->packing;
     size_t slots = (size_t)program->microbatch_count * packing->lines * packing->slots;
-    *batch = (PackedBatch){.lengths = memory_allocate(packing->rows * sizeof *batch->lengths),
-                           .row_in_slot = memory_allocate(slots * sizeof *batch->row_in_slot)};
+    *batch = (PackedBatch){0};
     row_packer_open(&batch->packer, packing);
+    batch->lengths = arena_new_array(&batch->packer.arena, int32_t, packing->rows);
+    batch->row_in_slot = arena_new_array(&batch->packer.arena, uint32_t, slots);
 }
 
 void packed_batch_close(PackedBatch *batch)
 {
     row_packer_close(&batch->packer);
-    free(batch->lengths);
-    free(batch->row_in_slot);
     *batch = (PackedBatch){0};
 }
 

@@ -12,10 +12,9 @@
 static void draw(const char *name, uint64_t seed, uint64_t first, float mean, float deviation, float *values,
                  size_t count)
 {
-    Buffer stream = {0};
+    FREED_WITH(buffer_free) Buffer stream = {0};
     buffer_print(&stream, "init/%s", name);
     random_fill_normal(random_stream(seed, buffer_text(&stream)), first, deviation, values, count);
-    buffer_free(&stream);
     for (size_t i = 0; mean != 0 && i < count; i++) values[i] += mean;
 }
 
@@ -124,11 +123,7 @@ static bool initialize(Execution *execution, uint32_t stage, const SkyParameter 
 bool parameters_initialize(Execution *execution, const char *directory, Diagnostics *diagnostics)
 {
     FREED_WITH(initial_file_close) InitialFile initial = {.directory = directory};
-    bool ok = true;
-    for (uint32_t s = 0; s < execution->program->stage_count && ok; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count && ok; p++)
-            ok = initialize(execution, s, &stage->parameters[p], &initial, diagnostics);
-    }
-    return ok;
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        if (!initialize(execution, held.stage, held.parameter, &initial, diagnostics)) return false;
+    return true;
 }

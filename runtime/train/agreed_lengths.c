@@ -108,11 +108,10 @@ static void take_from(RowLengths *lengths, World *world, const LengthsCard *card
 bool agreed_lengths_open(RowLengths *lengths, World *world, const SkyProgram *program, const Dataset *dataset,
                          const char *path, int64_t rows, Diagnostics *diagnostics)
 {
-    Diagnostics ignored = {0}; /* padded rows need lengths only to count padding */
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0}; /* padded rows need lengths only to count padding */
     bool needed = program->packing.slots, ok = true;
     *lengths = (RowLengths){0};
     if (dataset->rows) ok = row_lengths_read(lengths, &dataset->file, path, needed ? diagnostics : &ignored);
-    diagnostics_free(&ignored);
     LengthsCard mine = {.rows = lengths->rows, .longest = lengths->longest, .irregular = lengths->irregular};
     if (lengths->lengths) mine.hash = hash_bytes(lengths->lengths, (size_t)lengths->rows * sizeof *lengths->lengths);
     FREED LengthsCard *cards = memory_allocate((size_t)world->size * sizeof *cards);

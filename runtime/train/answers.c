@@ -203,7 +203,7 @@ static void free_words(Words *words)
 void answer_compare(const char *found, const char *right, double *exact, double *f1)
 {
     Words one = split_words(found), other = split_words(right);
-    bool *used = memory_allocate((other.count + 1) * sizeof *used);
+    FREED bool *used = memory_allocate((other.count + 1) * sizeof *used);
     size_t common = 0;
     bool same = one.count == other.count;
     for (size_t i = 0; i < one.count; i++) {
@@ -217,7 +217,6 @@ void answer_compare(const char *found, const char *right, double *exact, double 
     }
     *exact = same;
     *f1 = !one.count || !other.count ? same : 2 * (double)common / (double)(one.count + other.count);
-    free(used);
     free_words(&one);
     free_words(&other);
 }

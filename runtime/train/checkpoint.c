@@ -70,13 +70,12 @@ static void insist(World *world, Diagnostics *diagnostics)
 /* Collective. A checkpoint with values that are not finite must not replace a good one. */
 static void check_finite(World *world, const Execution *execution)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     uint32_t stage;
     const char *name = checkpoint_not_finite(execution, &arena, &stage);
     if (name)
         world_diverged(world, "'%s' (stage %u) is not finite: no checkpoint is written; a lower --lr may help", name,
                        stage);
-    arena_free(&arena);
     world_barrier(world, "agreement that all parameters are finite");
 }
 
@@ -128,10 +127,9 @@ bool checkpoint_writer_open(CheckpointWriter *writer, World *world, const Execut
 {
     size_t bytes = checkpoint_copy_bytes(execution);
     bool fits = in_background && bytes <= execution->program->spare_bytes;
-    bool *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED bool *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &fits, sizeof fits, all, "room for copies of what checkpoints save");
     for (int r = 0; r < world->size; r++) fits = fits && all[r];
-    free(all);
     *writer = (CheckpointWriter){.world = world, .execution = execution, .in_background = fits};
     return !fits ||
            memory_map(&writer->copy, bytes, execution->threads, "a copy of what checkpoints save", diagnostics);
@@ -281,10 +279,9 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     Choice choice = {.step = -1};
     CheckpointManifest mine = {0};
     size_t count;
-    int64_t *steps = common_steps(world, program, directory, &count);
+    FREED int64_t *steps = common_steps(world, program, directory, &count);
     for (size_t i = 0; i < count && choice.step < 0; i++)
         if (steps[i] < before) choice.step = steps[i];
-    free(steps);
     bool reads = choice.step >= 0 && leads(world, program);
     bool read = reads && checkpoint_read_manifest(&mine, directory, choice.step, damage);
     if (world->rank == 0) choice.manifest = mine;
@@ -293,9 +290,8 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
     if (world->rank != 0) choice.manifest.files = bytes ? memory_allocate(bytes) : NULL;
     if (bytes) world_broadcast(world, WIRE_CHECKPOINT, choice.manifest.files, bytes, 0, "the files of the checkpoint");
     if (bytes && read && !is_copy(&mine, &choice.manifest)) {
-        char *path = checkpoint_path(directory, choice.step);
+        FREED char *path = checkpoint_path(directory, choice.step);
         input_error(damage, path, NULL, "is not of the run that the other sites' checkpoint of this step is of");
-        free(path);
     }
     if (world->rank != 0) free(mine.files);
     return choice;
@@ -304,7 +300,8 @@ static Choice choose(World *world, const SkyProgram *program, const char *direct
 /* True if no rank found damage. Otherwise the lowest rank that did warns: an earlier step may still be good. */
 static bool is_intact(World *world, Diagnostics *damage)
 {
-    int mine = damage->errors > 0, first = -1, *all = memory_allocate((size_t)world->size * sizeof *all);
+    int mine = damage->errors > 0, first = -1;
+    FREED int *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "agreement on a checkpoint");
     for (int r = world->size - 1; r >= 0; r--)
         if (all[r]) first = r;
@@ -312,7 +309,6 @@ static bool is_intact(World *world, Diagnostics *damage)
         for (Diagnostic *d = damage->first; d; d = d->next) d->is_error = false;
         diagnostics_print(damage, stderr);
     }
-    free(all);
     diagnostics_free(damage);
     return first < 0;
 }

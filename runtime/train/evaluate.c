@@ -360,9 +360,8 @@ static bool check_f1(const Counting *counting, F1Kind kind, Diagnostics *diagnos
     if (kind != F1_BINARY || counting->stage < 0 || counting->compared != COMPARES_LABELS) return true;
     int64_t classes = counting->pipeline->program->labels[0].classes;
     if (counts_sets(counting))
-        return diagnostics_error(
-            diagnostics, EXIT_USAGE, PLACE_NONE, "f1-micro counts all labels together, f1-macro is the mean over them",
-            "f1-binary is for one label a row, but this model has %lld", (long long)counting->columns);
+        return usage_error(diagnostics, "f1-micro counts all labels together, f1-macro is the mean over them",
+                           "f1-binary is for one label a row, but this model has %lld", (long long)counting->columns);
     return counting->kind != SKY_LABELS_CLASSES || classes == 2 ||
            usage_error(diagnostics, "f1-macro is the mean over the classes",
                        "f1-binary is for two classes, but this model has %lld", (long long)classes);
@@ -380,7 +379,7 @@ static uint32_t suggested(const Counting *counting)
 bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricChoice *wanted, uint32_t besides,
                        MetricChoice *choice, Diagnostics *diagnostics)
 {
-    Counting counting = find_counted(pipeline, dataset);
+    FREED_WITH(counting_close) Counting counting = find_counted(pipeline, dataset);
     bool has_loss = false, ok = true;
     if (counting.compared == COMPARES_PAIRS && dataset->rows == 1)
         ok = input_error(diagnostics, dataset->path, "give it at least two rows",
@@ -396,7 +395,6 @@ bool evaluation_choose(Pipeline *pipeline, const Dataset *dataset, const MetricC
             if (choice->metrics & ~possible & 1u << metric) ok = refuse_metric(&counting, metric, diagnostics);
         ok = ok && check_f1(&counting, wanted->f1, diagnostics);
     }
-    arena_free(&counting.arena);
     return ok;
 }
 
@@ -498,8 +496,8 @@ bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, con
     const SkyProgram *program = pipeline->program;
     int64_t batch = sky_batch_rows(program), used = rows->count;
     PackedBatch *packed = program->packing.slots ? rows->packed : NULL;
-    uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
-    Counting counting = find_counted(pipeline, dataset);
+    FREED uint32_t *batch_rows = memory_allocate((size_t)batch * sizeof *batch_rows);
+    FREED_WITH(counting_close) Counting counting = find_counted(pipeline, dataset);
     counting_open(&counting);
     double weighted = 0, weights = 0;
     int64_t labels = 0;
@@ -531,11 +529,9 @@ bool evaluate(Pipeline *pipeline, LossRanks *losses, const Dataset *dataset, con
         weights += counted.weight;
         labels += counted.count;
     }
-    free(batch_rows);
     result->labels = labels;
     result->rows = counting.texts.count ? counting.texts.count : used;
     count_together(&counting, losses);
     measure(&counting, choice, weights > 0 ? weighted / weights : NAN, result->values);
-    counting_close(&counting);
     return ok;
 }

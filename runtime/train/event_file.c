@@ -97,7 +97,7 @@ static bool write_event(EventFile *file)
 /* With the directories above it. */
 static bool make_directory(const char *path)
 {
-    char *part = strdup(path);
+    FREED char *part = strdup(path);
     if (!part) memory_exhausted();
     bool ok = true;
     for (char *slash = part; ok && slash; *slash = '/') {
@@ -106,7 +106,6 @@ static bool make_directory(const char *path)
         ok = mkdir(part, 0777) == 0 || errno == EEXIST;
         if (!slash) break;
     }
-    free(part);
     return ok;
 }
 

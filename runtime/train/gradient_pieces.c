@@ -124,20 +124,18 @@ static uint32_t list_held(const SkyProgram *program, Holding *mine)
 {
     uint32_t uses = 0;
     for (uint32_t i = 0; i < program->total_parameter_count; i++) mine[i] = (Holding){.stage = NOT_HELD};
-    for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
-            const SkyParameter *parameter = &program->stages[s].parameters[p];
-            uint32_t index = parameter->global_index;
-            if (index >= program->total_parameter_count)
-                bug("parameter %u of %u", index, program->total_parameter_count);
-            if (parameter->frozen) continue;
-            if (mine[index].stage == NOT_HELD)
-                mine[index] = (Holding){.stage = program->stages[s].index,
-                                        .layer = layer_of(&program->stages[s], parameter),
-                                        .elements = parameter->value.bytes / sizeof(float),
-                                        .row = row_of(program, parameter)};
-            uses += gradient_uses(program, parameter);
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(program, &held);) {
+        const SkyParameter *parameter = held.parameter;
+        uint32_t index = parameter->global_index;
+        if (index >= program->total_parameter_count) bug("parameter %u of %u", index, program->total_parameter_count);
+        if (parameter->frozen) continue;
+        if (mine[index].stage == NOT_HELD)
+            mine[index] = (Holding){.stage = program->stages[held.stage].index,
+                                    .layer = layer_of(&program->stages[held.stage], parameter),
+                                    .elements = parameter->value.bytes / sizeof(float),
+                                    .row = row_of(program, parameter)};
+        uses += gradient_uses(program, parameter);
+    }
     return uses;
 }
 
@@ -166,20 +164,15 @@ static HeldUse *gather_uses(const GradientSums *sums, uint32_t mine, uint32_t *e
 {
     World *world = sums->world;
     const SkyProgram *program = sums->execution->program;
-    uint32_t *counts = memory_allocate((size_t)world->size * sizeof *counts), count = 0;
-    world_allgather(world, &mine, sizeof mine, counts, "agreement on shared parameters");
-    *each = 0;
-    for (int r = 0; r < world->size; r++)
-        if (counts[r] > *each) *each = counts[r];
-    free(counts);
+    uint32_t count = 0;
+    *each = world_largest(world, mine, "agreement on shared parameters");
     FREED HeldUse *own = memory_allocate((*each + 1) * sizeof *own);
     HeldUse *all = memory_allocate((size_t)world->size * (*each + 1) * sizeof *all);
-    for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
-            const SkyParameter *parameter = &program->stages[s].parameters[p];
-            for (uint32_t u = 0, uses = gradient_uses(program, parameter); u < uses; u++)
-                own[count++] = (HeldUse){parameter->global_index, parameter->use_count ? parameter->uses[u].number : 0};
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(program, &held);) {
+        const SkyParameter *parameter = held.parameter;
+        for (uint32_t u = 0, uses = gradient_uses(program, parameter); u < uses; u++)
+            own[count++] = (HeldUse){parameter->global_index, parameter->use_count ? parameter->uses[u].number : 0};
+    }
     for (; count < *each; count++) own[count] = (HeldUse){NOT_HELD, 0};
     if (*each) world_allgather(world, own, *each * sizeof *own, all, "agreement on shared parameters");
     return all;

@@ -57,9 +57,9 @@ static void add_row(float *sum, const float *term, size_t row)
 void gradient_rows_add(float *target, const float *const *terms, int count, size_t rows, size_t row)
 {
     uint64_t before = subnormals_flush();
-    float *sum = memory_allocate(row * sizeof *sum);
-    const float **next = memory_allocate((size_t)count * sizeof *next),
-                **here = memory_allocate((size_t)count * sizeof *here);
+    FREED float *sum = memory_allocate(row * sizeof *sum);
+    FREED const float **next = memory_allocate((size_t)count * sizeof *next),
+                      **here = memory_allocate((size_t)count * sizeof *here);
     for (int t = 0; t < count; t++) next[t] = terms[t] ? terms[t] + words_of(rows) : NULL;
     for (size_t r = 0; r < rows; r++) {
         float *own = target + r * row;
@@ -77,9 +77,6 @@ void gradient_rows_add(float *target, const float *const *terms, int count, size
         for (int t = 1; t < count; t++) add_row(sum, here[t], row);
         memcpy(own, sum, row * sizeof *sum);
     }
-    free(here);
-    free(next);
-    free(sum);
     subnormals_restore(before);
 }
 

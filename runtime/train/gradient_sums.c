@@ -350,15 +350,14 @@ static void move(const Execution *execution, uint32_t stage, SkyLocation locatio
 /* Brings the gradients that are summed to the host, or back to the device. */
 static void move_terms(const Execution *execution, bool back)
 {
-    for (uint32_t s = 0; s < execution->program->stage_count; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
-            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
-            uint32_t uses = gradient_uses(execution->program, parameter);
-            for (uint32_t u = 0; u < uses + 1 && uses; u++) { /* and the sum */
-                SkyLocation at = u < parameter->use_count ? parameter->uses[u].gradient : parameter->gradient;
-                move(execution, s, at, parameter->value.bytes, back);
-            }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);) {
+        const SkyParameter *parameter = held.parameter;
+        uint32_t uses = gradient_uses(execution->program, parameter);
+        for (uint32_t u = 0; u < uses + 1 && uses; u++) { /* and the sum */
+            SkyLocation at = u < parameter->use_count ? parameter->uses[u].gradient : parameter->gradient;
+            move(execution, held.stage, at, parameter->value.bytes, back);
         }
+    }
 }
 
 void gradient_sums_make(GradientSums *sums)
@@ -388,13 +387,10 @@ static float *piece_of(const Execution *execution, uint32_t stage, const SkyPara
 static void move_values(const GradientSums *sums, bool back)
 {
     const Execution *execution = sums->execution;
-    for (uint32_t s = 0; s < execution->program->stage_count; s++)
-        for (uint32_t p = 0; p < execution->stages[s].stage->parameter_count; p++) {
-            const SkyParameter *parameter = &execution->stages[s].stage->parameters[p];
-            for (int state = -1; state < (int)parameter->state_count; state++)
-                move(execution, s, state < 0 ? parameter->value.location : parameter->states[state],
-                     parameter->value.bytes, back);
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);)
+        for (int state = -1; state < (int)held.parameter->state_count; state++)
+            move(execution, held.stage, state < 0 ? held.parameter->value.location : held.parameter->states[state],
+                 held.parameter->value.bytes, back);
 }
 
 static void spread(GradientSums *sums, const GradientPiece *piece)

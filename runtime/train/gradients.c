@@ -13,26 +13,21 @@ bool gradients_open(Gradients *gradients, Pipeline *pipeline, double clip, int64
                     Diagnostics *diagnostics)
 {
     uint32_t total = pipeline->program->total_parameter_count, ranks = pipeline->program->rank_count;
-    *gradients =
-        (Gradients){.world = pipeline->world,
-                    .pipeline = pipeline,
-                    .execution = pipeline->execution,
-                    .trace = pipeline->trace,
-                    .clip = clip,
-                    .most_skipped = most_skipped,
-                    .emulated = pipeline->emulate_links ? pipeline->program->norm : NULL,
-                    .squares = memory_allocate((total + ranks) * sizeof *gradients->squares),
-                    .begun = memory_allocate((2 * ranks + NORM_ROUND_SCRATCH(ranks)) * sizeof *gradients->begun)};
+    *gradients = (Gradients){.world = pipeline->world,
+                             .pipeline = pipeline,
+                             .execution = pipeline->execution,
+                             .trace = pipeline->trace,
+                             .clip = clip,
+                             .most_skipped = most_skipped,
+                             .emulated = pipeline->emulate_links ? pipeline->program->norm : NULL};
+    bool ok = gradient_sums_open(&gradients->sums, pipeline, diagnostics);
+    gradients->squares = arena_new_array(&gradients->sums.arena, double, (size_t)total + ranks);
+    gradients->begun = arena_new_array(&gradients->sums.arena, int64_t, 2 * ranks + NORM_ROUND_SCRATCH(ranks));
     gradients->known = gradients->begun + ranks;
-    return gradient_sums_open(&gradients->sums, pipeline, diagnostics);
+    return ok;
 }
 
-void gradients_close(Gradients *gradients)
-{
-    gradient_sums_close(&gradients->sums);
-    free(gradients->squares);
-    free(gradients->begun);
-}
+void gradients_close(Gradients *gradients) { gradient_sums_close(&gradients->sums); }
 
 /* Whether the norm of the gradient is wanted. */
 static bool measures(const Gradients *gradients) { return gradients->clip > 0 || gradients->most_skipped > 0; }
@@ -73,15 +68,12 @@ static void tell_not_finite(const Gradients *gradients, uint32_t index, bool is_
 static void skip(Gradients *gradients)
 {
     const Execution *execution = gradients->execution;
-    for (uint32_t s = 0; s < execution->program->stage_count; s++) {
-        const SkyStage *stage = execution->stages[s].stage;
-        for (uint32_t p = 0; p < stage->parameter_count; p++) {
-            const SkyParameter *parameter = &stage->parameters[p];
-            if (parameter->frozen) continue;
-            size_t bytes = parameter->value.bytes;
-            parallel_zero(execution->threads, execution_address(execution, s, 0, parameter->gradient), bytes);
-            execution_hand(execution, s, 0, parameter->gradient, bytes);
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(execution->program, &held);) {
+        SkyLocation gradient = held.parameter->gradient;
+        size_t bytes = held.parameter->value.bytes;
+        if (held.parameter->frozen) continue;
+        parallel_zero(execution->threads, execution_address(execution, held.stage, 0, gradient), bytes);
+        execution_hand(execution, held.stage, 0, gradient, bytes);
     }
     gradients->skipped++;
     gradients->skipped_in_all++;

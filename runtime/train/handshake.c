@@ -144,11 +144,10 @@ static bool check_programs(World *world, const SkyProgram *program, const Card *
     for (int r = 0; r < world->size; r++) {
         const char *problem = find_problem(cards, r, world->size, settings, &arena);
         if (problem)
-            ok = diagnostics_error(
-                diagnostics, EXIT_RUN_FAILED, PLACE_NONE,
-                "start all programs of one output directory with its train script or run.mpi; copy that "
-                "directory to every host again",
-                "rank %d (%s) %s", r, cards[r].device, problem);
+            ok = run_error(diagnostics,
+                           "start all programs of one output directory with its train script or run.mpi; copy that "
+                           "directory to every host again",
+                           "rank %d (%s) %s", r, cards[r].device, problem);
     }
     return ok;
 }
@@ -207,9 +206,8 @@ static RankPath rank_path(const char *path, bool tells)
         const uint64_t file[] = {status.st_dev, status.st_ino};
         own.place = hash_bytes(file, sizeof file);
     } else {
-        char *resolved = path_resolve(path);
+        FREED char *resolved = path_resolve(path);
         own.place = hash_text(resolved);
-        free(resolved);
     }
     return own;
 }
@@ -301,9 +299,9 @@ static bool check_read(const ReadTensor *all, uint32_t each, size_t number, cons
     for (size_t i = 0; tensor->label[0] && i < number; i++) {
         if (!all[i].label[0] || !hash_equal(all[i].name, tensor->name)) continue;
         if (hash_equal(all[i].content, tensor->content)) return true;
-        return diagnostics_error(
-            diagnostics, EXIT_BAD_INPUT, PLACE_FILE(path), "give all hosts the same rows, in the same order",
-            "tensor '%s' is not the same for rank %zu as for rank %zu", tensor->label, number / each, i / each);
+        return input_error(diagnostics, path, "give all hosts the same rows, in the same order",
+                           "tensor '%s' is not the same for rank %zu as for rank %zu", tensor->label, number / each,
+                           i / each);
     }
     return true;
 }
@@ -363,12 +361,9 @@ static void warn_of_other_files(World *world, const Dataset *dataset, const char
 bool handshake_data(World *world, const SkyProgram *program, const Dataset *dataset, const char *path, Hash *data,
                     Diagnostics *diagnostics)
 {
-    uint32_t mine = 0, each = 1, *counts = memory_allocate((size_t)world->size * sizeof *counts);
+    uint32_t mine = 0;
     for (uint32_t s = 0; s < program->stage_count; s++) mine += program->stages[s].input_count;
-    world_allgather(world, &mine, sizeof mine, counts, "agreement on data");
-    for (int r = 0; r < world->size; r++)
-        if (counts[r] > each) each = counts[r];
-    free(counts);
+    uint32_t largest = world_largest(world, mine, "agreement on data"), each = largest ? largest : 1;
     FREED ReadTensor *read = memory_allocate(each * sizeof *read);
     FREED ReadTensor *all = memory_allocate((size_t)world->size * each * sizeof *all);
     for (uint32_t i = 0; i < dataset->read_count; i++) {
@@ -387,7 +382,7 @@ bool handshake_data(World *world, const SkyProgram *program, const Dataset *data
 void handshake_warm_up(World *world, const SkyProgram *program)
 {
     enum { LARGE = 1 << 17 };
-    char *buffers = memory_allocate(2 * (size_t)LARGE);
+    FREED char *buffers = memory_allocate(2 * (size_t)LARGE);
     for (uint32_t s = 0; s + 1 < program->total_stage_count; s++) {
         int from = (int)program->stage_rank[s], to = (int)program->stage_rank[s + 1], pending = 0;
         if (from == to || (from != world->rank && to != world->rank)) continue;
@@ -396,6 +391,5 @@ void handshake_warm_up(World *world, const SkyProgram *program)
         world_send(world, buffers + LARGE, LARGE, peer, TAG_WARM_UP, &pending);
         world_wait(world, &pending, (WaitReason){peer, (int)(from == world->rank ? s + 1 : s), -1, "a first message"});
     }
-    free(buffers);
     world_barrier(world, "the other links");
 }

@@ -35,13 +35,12 @@ bool labelled_rows_open(LabelledRows *labelled, World *world, const SkyProgram *
     bool reads = false;
     for (uint32_t l = 0; l < program->label_count; l++) reads |= dataset->labels[l] != NULL;
     labelled->lacking = memory_allocate((size_t)rows + 1);
-    int64_t mine = reads ? count_lacking(labelled, dataset, program, rows) : -1, lacking = 0;
-    int64_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    int64_t mine = reads ? count_lacking(labelled, dataset, program, rows) : -1;
+    FREED int64_t *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "agreement on labels");
     int source = 0;
     while (source < world->size - 1 && all[source] < 0) source++;
-    lacking = all[source];
-    free(all);
+    int64_t lacking = all[source];
     if (lacking > 0 && lacking < rows) take_from(labelled, world, rows, source);
     if (lacking <= 0 || lacking == rows) labelled_rows_close(labelled);
     if (lacking != rows || rows == 0) return true;

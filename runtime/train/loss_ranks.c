@@ -4,14 +4,14 @@
 
 void loss_ranks_open(LossRanks *losses, World *world, const SkyProgram *program)
 {
-    uint32_t mine = 0, *all = memory_allocate((size_t)world->size * sizeof *all);
+    uint32_t mine = 0;
+    FREED uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
     for (uint32_t s = 0; s < program->stage_count; s++) mine += program->stages[s].has_loss;
     *losses = (LossRanks){
         .world = world, .ranks = memory_allocate((size_t)world->size * sizeof *losses->ranks), .here = mine > 0};
     world_allgather(world, &mine, sizeof mine, all, "agreement on the loss");
     for (int r = 0; r < world->size; r++)
         if (all[r]) losses->ranks[losses->count++] = r;
-    free(all);
     if (losses->count != (program->replica_count ? (int)program->replica_count : 1) || mine > 1)
         bug("%d ranks compute the loss", losses->count);
 }

@@ -239,13 +239,12 @@ static void rank(NumberPairs *pairs, double *number_of(NumberPair *))
 double number_pairs_spearman(NumberPairs *pairs)
 {
     if (!all_finite(pairs) || !varies(pairs)) return NAN;
+    FREED_WITH(number_pairs_free)
     NumberPairs ranks = {memory_resize(NULL, pairs->count, sizeof *ranks.items), pairs->count, pairs->count};
     memcpy(ranks.items, pairs->items, pairs->count * sizeof *ranks.items);
     qsort(ranks.items, ranks.count, sizeof *ranks.items, by_label);
     rank(&ranks, label_of);
     qsort(ranks.items, ranks.count, sizeof *ranks.items, by_prediction);
     rank(&ranks, predicted_of);
-    double value = correlate(&ranks);
-    number_pairs_free(&ranks);
-    return value;
+    return correlate(&ranks);
 }

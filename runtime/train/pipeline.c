@@ -1,7 +1,6 @@
 #include "runtime/train/pipeline.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -34,9 +33,9 @@ static bool is_of_forward(uint32_t op)
     return op == SKY_RECEIVE_FORWARD || op == SKY_FORWARD || op == SKY_SEND_FORWARD;
 }
 
-static uint32_t slot_of(const Pipeline *pipeline, int local, uint32_t microbatch)
+static uint32_t *slot_of(const Pipeline *pipeline, int local, uint32_t microbatch)
 {
-    return pipeline->slot_of[(uint32_t)local * pipeline->program->microbatch_count + microbatch];
+    return &pipeline->slot_of[(uint32_t)local * pipeline->program->microbatch_count + microbatch];
 }
 
 /* The index of stage `stage` among this rank's stages; -1 if it is elsewhere, before the first or after the last. */
@@ -53,7 +52,7 @@ static bool touches_slot(const Pipeline *pipeline, const SkyInstruction *item, u
     if (item->stage == stage) return item->slot == slot;
     /* The next stage, if it is on this rank too, copies its activations out of the slot. */
     return item->op == SKY_FORWARD && item->stage == stage + 1 &&
-           slot_of(pipeline, pipeline->local[stage], item->microbatch) == slot;
+           *slot_of(pipeline, pipeline->local[stage], item->microbatch) == slot;
 }
 
 /* The last instruction before `receive` that must be done before its buffer is written. */
@@ -73,13 +72,14 @@ static int find_ready(const Pipeline *pipeline, const InstructionList *list, int
 static void list_open(Pipeline *pipeline, InstructionList *list, bool forward_only)
 {
     const SkyProgram *program = pipeline->program;
+    Arena *arena = &pipeline->arena;
     size_t size = program->instruction_count + 1;
-    *list = (InstructionList){.items = memory_allocate(size * sizeof *list->items),
-                              .receives = memory_allocate(size * sizeof *list->receives),
-                              .ready = memory_allocate(size * sizeof *list->ready),
-                              .pending = memory_allocate(size * sizeof *list->pending),
-                              .posted = memory_allocate(size * sizeof *list->posted),
-                              .due = memory_allocate(size * sizeof *list->due)};
+    *list = (InstructionList){.items = arena_new_array(arena, SkyInstruction, size),
+                              .receives = arena_new_array(arena, int, size),
+                              .ready = arena_new_array(arena, int, size),
+                              .pending = arena_new_array(arena, int, size),
+                              .posted = arena_new_array(arena, bool, size),
+                              .due = arena_new_array(arena, double, size)};
     for (uint32_t i = 0; i < program->instruction_count; i++)
         if (!forward_only || is_of_forward(program->instructions[i].op))
             list->items[list->count++] = program->instructions[i];
@@ -88,16 +88,6 @@ static void list_open(Pipeline *pipeline, InstructionList *list, bool forward_on
             list->ready[list->receive_count] = find_ready(pipeline, list, i);
             list->receives[list->receive_count++] = i;
         }
-}
-
-static void list_close(InstructionList *list)
-{
-    free(list->items);
-    free(list->receives);
-    free(list->ready);
-    free(list->pending);
-    free(list->posted);
-    free(list->due);
 }
 
 static void check_instructions(const Pipeline *pipeline)
@@ -117,13 +107,8 @@ static void check_instructions(const Pipeline *pipeline)
 static bool settle_tags(Pipeline *pipeline, Diagnostics *diagnostics)
 {
     World *world = pipeline->world;
-    uint32_t mine = message_most_tensors(pipeline->program), *all = memory_allocate((size_t)world->size * sizeof *all),
-             most = 1;
-    world_allgather(world, &mine, sizeof mine, all, "agreement on tags");
-    for (int r = 0; r < world->size; r++)
-        if (all[r] > most) most = all[r];
-    free(all);
-    pipeline->tags = message_tags(pipeline->program, most);
+    uint32_t most = world_largest(world, message_most_tensors(pipeline->program), "agreement on tags");
+    pipeline->tags = message_tags(pipeline->program, most ? most : 1);
     int *limit, found;
     MPI_Comm_get_attr(world->data, MPI_TAG_UB, &limit, &found);
     int64_t needed = message_tag_of_parameter(&pipeline->tags, pipeline->program->total_parameter_count, false);
@@ -157,24 +142,23 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
         (Pipeline){.world = world, .execution = execution, .program = program, .trace = trace, .emulate = emulate};
     execution->between = keep_moving;
     execution->between_context = pipeline;
-    pipeline->local = memory_allocate(program->total_stage_count * sizeof *pipeline->local);
-    pipeline->slot_of = memory_allocate(sizeof *pipeline->slot_of * program->stage_count * program->microbatch_count);
-    pipeline->sends = memory_allocate(program->stage_count * sizeof *pipeline->sends);
+    Arena *arena = &pipeline->arena;
+    pipeline->local = arena_new_array(arena, int, program->total_stage_count);
+    pipeline->slot_of = arena_new_array(arena, uint32_t, (size_t)program->stage_count * program->microbatch_count);
+    pipeline->sends = arena_new_array(arena, SlotSends *, program->stage_count);
     pipeline->emulate_links = emulate && world->one_host && program->links;
-    pipeline->link_free = memory_allocate(2 * program->total_stage_count * sizeof *pipeline->link_free);
-    pipeline->losses = memory_allocate(program->microbatch_count * sizeof *pipeline->losses);
-    pipeline->weights_kept = memory_allocate(program->stage_count * SKY_LIST_COUNT * sizeof *pipeline->weights_kept);
+    pipeline->link_free = arena_new_array(arena, double, 2 * (size_t)program->total_stage_count);
+    pipeline->losses = arena_new_array(arena, double, program->microbatch_count);
+    pipeline->weights_kept = arena_new_array(arena, bool, (size_t)program->stage_count * SKY_LIST_COUNT);
     for (uint32_t s = 0; s < program->total_stage_count; s++) pipeline->local[s] = -1;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         pipeline->local[program->stages[s].index] = (int)s;
-        pipeline->sends[s] = memory_allocate(program->stages[s].slot_count * sizeof **pipeline->sends);
+        pipeline->sends[s] = arena_new_array(arena, SlotSends, program->stages[s].slot_count);
     }
     check_instructions(pipeline);
     for (uint32_t i = 0; i < program->instruction_count; i++) {
         const SkyInstruction *item = &program->instructions[i];
-        if (item->op == SKY_FORWARD)
-            pipeline->slot_of[(uint32_t)pipeline->local[item->stage] * program->microbatch_count + item->microbatch] =
-                item->slot;
+        if (item->op == SKY_FORWARD) *slot_of(pipeline, pipeline->local[item->stage], item->microbatch) = item->slot;
     }
     list_open(pipeline, &pipeline->training, false);
     list_open(pipeline, &pipeline->evaluation, true);
@@ -183,16 +167,8 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
 
 void pipeline_close(Pipeline *pipeline)
 {
-    list_close(&pipeline->training);
-    list_close(&pipeline->evaluation);
-    for (uint32_t s = 0; s < pipeline->program->stage_count; s++) free(pipeline->sends[s]);
-    free(pipeline->sends);
     pipeline->execution->between = NULL;
-    free(pipeline->local);
-    free(pipeline->slot_of);
-    free(pipeline->link_free);
-    free(pipeline->losses);
-    free(pipeline->weights_kept);
+    arena_free(&pipeline->arena);
 }
 
 /* ---- Lines ---- */
@@ -385,16 +361,15 @@ static void receive(Pipeline *pipeline, InstructionList *list, const PipelineBat
 /* A device copies the tensors to the host while it computes what follows. */
 static void send(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item)
 {
-    const Execution *execution = pipeline->execution;
     Boundary to = boundary_of(pipeline, item);
     post_unsent(pipeline, true);
     for (uint32_t t = 0; t < to.count; t++)
-        execution_fetch_ahead(execution, to.local, item->slot, to.tensors[t].location,
+        execution_fetch_ahead(pipeline->execution, to.local, item->slot, to.tensors[t].location,
                               bytes_of(pipeline, batch, &to.tensors[t], item->microbatch));
     pipeline->unsent = item;
     pipeline->unsent_batch = batch;
     ++*(to.forward ? &sends_of(pipeline, item)->forward : &sends_of(pipeline, item)->backward);
-    if (!execution->kind->fetch || pipeline->emulate) post_unsent(pipeline, true);
+    if (!pipeline->execution->kind->fetch || pipeline->emulate) post_unsent(pipeline, true);
 }
 
 /* Copies boundary tensors between two stages of this rank. */
@@ -404,7 +379,7 @@ static void copy_boundary(Pipeline *pipeline, const PipelineBatch *batch, int fr
     StepPart before = step_clock_enter(&pipeline->world->clock, PART_MESSAGES);
     for (uint32_t t = 0; t < count; t++) {
         const Execution *execution = pipeline->execution;
-        uint32_t slot = slot_of(pipeline, to, microbatch), before_slot = slot_of(pipeline, from, microbatch);
+        uint32_t slot = *slot_of(pipeline, to, microbatch), before_slot = *slot_of(pipeline, from, microbatch);
         size_t bytes = bytes_of(pipeline, batch, &sources[t], microbatch);
         parallel_copy(execution->threads, execution_address(execution, (uint32_t)to, slot, targets[t].location),
                       execution_fetch(execution, (uint32_t)from, before_slot, sources[t].location, bytes), bytes);
@@ -479,8 +454,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
         copy_boundary(pipeline, batch, before, program->stages[before].send_forward, (int)local, stage->receive_forward,
                       stage->receive_forward_count, item->microbatch);
     Stopwatch start = stopwatch_start(pipeline);
-    StepClock *clock = &pipeline->world->clock;
-    StepPart part = step_clock_enter(clock, PART_DATA);
+    StepPart part = step_clock_enter(&pipeline->world->clock, PART_DATA);
     for (uint32_t i = 0; i < stage->input_count; i++) {
         const SkyTensor *input = &stage->inputs[i];
         if (!fill_input(batch, program, input, item->microbatch,
@@ -488,7 +462,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
             return false;
         execution_hand(execution, local, item->slot, input->location, input->bytes);
     }
-    step_clock_leave(clock, part);
+    step_clock_leave(&pipeline->world->clock, part);
     begin_microbatch(pipeline, batch, item->microbatch);
     execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
     if (!run_list(pipeline, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;

@@ -39,6 +39,7 @@ typedef struct Stopwatch {
 } Stopwatch;
 
 typedef struct Pipeline {
+    Arena arena;
     World *world;
     Execution *execution;
     const SkyProgram *program;

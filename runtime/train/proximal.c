@@ -6,14 +6,11 @@
 #include "base/safetensors.h"
 #include "runtime/program/parallel.h"
 
-/* The next trained parameter of this rank after (*stage, *next); NULL after the last. */
-static const SkyParameter *next_trained(const Execution *execution, uint32_t *stage, uint32_t *next)
+/* The next trained parameter of this rank; NULL after the last. */
+static const SkyParameter *next_trained(const Execution *execution, SkyHeld *held)
 {
-    for (; *stage < execution->program->stage_count; ++*stage, *next = 0) {
-        const SkyStage *s = execution->stages[*stage].stage;
-        while (*next < s->parameter_count)
-            if (!s->parameters[(*next)++].frozen) return &s->parameters[*next - 1];
-    }
+    while (sky_next_parameter(execution->program, held))
+        if (!held->parameter->frozen) return held->parameter;
     return NULL;
 }
 
@@ -23,11 +20,11 @@ static bool add_file(const Execution *execution, MemoryRegion *region, const cha
 {
     FREED_WITH(safetensors_close) SafeTensors file = {0};
     float *to = (float *)region->bytes;
-    uint32_t stage = 0, next = 0;
+    SkyHeld held = {0};
     bool ok = safetensors_open(&file, path, diagnostics);
     if (!ok) return false;
     input_files_release_path(path);
-    for (const SkyParameter *p; ok && (p = next_trained(execution, &stage, &next)); to += p->value.bytes / sizeof *to) {
+    for (const SkyParameter *p; ok && (p = next_trained(execution, &held)); to += p->value.bytes / sizeof *to) {
         char name[512];
         snprintf(name, sizeof name, "%s%s", prefix, p->value.name);
         const SafeTensor *found = safetensors_find(&file, name);
@@ -44,8 +41,8 @@ static bool add_file(const Execution *execution, MemoryRegion *region, const cha
 static bool map(const Execution *execution, MemoryRegion *region, const char *what, Diagnostics *diagnostics)
 {
     size_t bytes = 0;
-    uint32_t stage = 0, next = 0;
-    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next));) bytes += p->value.bytes;
+    SkyHeld held = {0};
+    for (const SkyParameter *p; (p = next_trained(execution, &held));) bytes += p->value.bytes;
     return memory_map(region, bytes, execution->threads, what, diagnostics);
 }
 
@@ -87,15 +84,15 @@ void proximal_add(Proximal *proximal)
 {
     const Execution *execution = proximal->execution;
     const unsigned char *start = proximal->start.bytes;
-    uint32_t stage = 0, next = 0;
+    SkyHeld held = {0};
     if (!(proximal->strength > 0)) return;
-    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next)); start += p->value.bytes) {
+    for (const SkyParameter *p; (p = next_trained(execution, &held)); start += p->value.bytes) {
         size_t bytes = p->value.bytes;
-        Part part = {execution_fetch(execution, stage, 0, p->gradient, bytes),
-                     execution_fetch(execution, stage, 0, p->value.location, bytes), (const float *)start,
+        Part part = {execution_fetch(execution, held.stage, 0, p->gradient, bytes),
+                     execution_fetch(execution, held.stage, 0, p->value.location, bytes), (const float *)start,
                      (int64_t)(bytes / sizeof(float)), (float)proximal->strength};
         parallel_run(execution->threads, add, &part);
-        execution_hand(execution, stage, 0, p->gradient, bytes);
+        execution_hand(execution, held.stage, 0, p->gradient, bytes);
     }
 }
 
@@ -103,13 +100,13 @@ void proximal_correct(Proximal *proximal, double learning_rate)
 {
     const Execution *execution = proximal->execution;
     const unsigned char *control = proximal->control.bytes;
-    uint32_t stage = 0, next = 0;
+    SkyHeld held = {0};
     if (!proximal->corrects) return;
-    for (const SkyParameter *p; (p = next_trained(execution, &stage, &next)); control += p->value.bytes) {
+    for (const SkyParameter *p; (p = next_trained(execution, &held)); control += p->value.bytes) {
         size_t bytes = p->value.bytes;
-        Part part = {execution_fetch(execution, stage, 0, p->value.location, bytes), NULL, (const float *)control,
+        Part part = {execution_fetch(execution, held.stage, 0, p->value.location, bytes), NULL, (const float *)control,
                      (int64_t)(bytes / sizeof(float)), (float)learning_rate};
         parallel_run(execution->threads, add, &part);
-        execution_hand(execution, stage, 0, p->value.location, bytes);
+        execution_hand(execution, held.stage, 0, p->value.location, bytes);
     }
 }

@@ -11,7 +11,9 @@ static bool rule_matches(const RateRule *rule, const SkyParameter *parameter)
     return pattern_matches(rule->pattern, parameter->value.name) || pattern_matches(rule->pattern, parameter->alias);
 }
 
-double rate_of(const SkyParameter *parameter, uint32_t block_count, const TrainingOptions *options, double base)
+/* A parameter's rate as a multiple of `base`: that of the last pattern that matches its name or its place in the model,
+ * else 1; times lr_decay for every block after it (layer-wise decay as in ELECTRA: Clark et al., ICLR 2020). */
+static double rate_of(const SkyParameter *parameter, uint32_t block_count, const TrainingOptions *options, double base)
 {
     double rate = 1;
     for (size_t i = 0; i < options->rate_count; i++)
@@ -43,13 +45,12 @@ bool rates_set(World *world, Execution *execution, const TrainingOptions *option
     const SkyProgram *program = execution->program;
     if (!check(program, options, base, diagnostics)) return false;
     FREED double *matched = memory_allocate(options->rate_count * sizeof *matched);
-    for (uint32_t s = 0; s < program->stage_count; s++)
-        for (uint32_t p = 0; p < program->stages[s].parameter_count; p++) {
-            const SkyParameter *parameter = &program->stages[s].parameters[p];
-            if (parameter->frozen) continue;
-            note_matches(parameter, options, matched);
-            execution_set_rate(execution, s, parameter, rate_of(parameter, program->block_count, options, base));
-        }
+    for (SkyHeld held = {0}; sky_next_parameter(program, &held);) {
+        const SkyParameter *parameter = held.parameter;
+        if (parameter->frozen) continue;
+        note_matches(parameter, options, matched);
+        execution_set_rate(execution, held.stage, parameter, rate_of(parameter, program->block_count, options, base));
+    }
     if (options->rate_count) world_sum(world, matched, options->rate_count, "what --lr matches");
     bool ok = true;
     for (size_t i = 0; i < options->rate_count; i++)

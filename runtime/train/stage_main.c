@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "runtime/launch/guard.h"
 #include "runtime/launch/launch.h"
 #include "runtime/launch/peers.h"
 #include "runtime/train/handshake.h"
 #include "runtime/train/interface.h"
 #include "runtime/train/supervise.h"
-#include "runtime/train/train.h"
+#include "runtime/train/training.h"
 
 static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *state)
 {
@@ -29,9 +28,8 @@ static int run(TrainingOptions *options, Diagnostics *diagnostics, RunState *sta
     } else if (ok && world_meet_sites(&world, &sky_program, diagnostics, &exit_code)) {
         handshake(&world, &sky_program, options, diagnostics);
         if (world_agree(&world, diagnostics, &exit_code)) {
-            char *directory = file_program_directory();
+            FREED char *directory = file_program_directory();
             exit_code = train(&world, &sky_program, options, directory);
-            free(directory);
         }
     }
     world_close(&world);

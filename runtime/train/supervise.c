@@ -18,7 +18,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "runtime/train/interrupts.h"
-#include "runtime/train/last_words.h"
 #include "runtime/train/world.h"
 
 enum { FINALIZE_SECONDS = 3, EXIT_SECONDS = 30 };

@@ -185,7 +185,7 @@ bool trace_write(const Trace *trace, World *world, uint32_t stage, const char *p
 {
     /* The start of each rank's first step, by its own clock. */
     double mine = trace->step_count ? trace->steps[0].clock.begin : monotonic_seconds();
-    double *all = memory_allocate((size_t)world->size * sizeof *all);
+    FREED double *all = memory_allocate((size_t)world->size * sizeof *all);
     world_allgather(world, &mine, sizeof mine, all, "its trace");
     double offset = 0;
     for (int r = 1; r < world->size; r++)
@@ -194,18 +194,14 @@ bool trace_write(const Trace *trace, World *world, uint32_t stage, const char *p
     if (world->rank == 0) offset = 0;
     FREED_WITH(buffer_free) Buffer text = {0};
     print_events(&text, trace, world, stage, offset, all[0]);
-    free(all);
-    bool ok = true;
-    if (world->rank == 0) {
-        Buffer file = {0};
-        buffer_print(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-        buffer_append(&file, text.bytes, text.size);
-        for (int r = 1; r < world->size; r++) collect(world, r, &file);
-        buffer_print(&file, "\n]}\n");
-        ok = file_write_all(path, file.bytes, file.size, diagnostics);
-        buffer_free(&file);
-    } else {
+    if (world->rank != 0) {
         hand_over(world, &text);
+        return true;
     }
-    return ok;
+    FREED_WITH(buffer_free) Buffer file = {0};
+    buffer_print(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    buffer_append(&file, text.bytes, text.size);
+    for (int r = 1; r < world->size; r++) collect(world, r, &file);
+    buffer_print(&file, "\n]}\n");
+    return file_write_all(path, file.bytes, file.size, diagnostics);
 }

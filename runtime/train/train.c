@@ -1,12 +1,12 @@
-#include "runtime/train/train.h"
+#include "runtime/train/training.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "runtime/train/agreed_lengths.h"
-#include "runtime/train/training.h"
 
 /* Between looks whether the next round begins: seconds, and the share of the time so far. */
 static const double round_pause[] = {5e-3, 0.2}, round_pause_share = 0.02;
@@ -177,17 +177,14 @@ static void run_evaluation(Training *t)
 static void evaluate_first(Training *t)
 {
     Diagnostics diagnostics = {0};
-    Buffer text = {0};
-    bool ok = true;
+    FREED_WITH(buffer_free) Buffer text = {0};
     *t->world->step = t->step;
     const EvaluationResult result = measure(t);
-    if (t->world->rank == 0) {
-        buffer_print(&text, "labels %lld\n", (long long)result.labels);
-        for (Metric m = 0; m < METRIC_COUNT; m++) buffer_print(&text, "%s %.9g\n", metric_name(m), result.values[m]);
-        ok = file_write_all(t->options->eval_first, text.bytes, text.size, &diagnostics);
-    }
-    buffer_free(&text);
-    if (!ok) fail(t, &diagnostics, "--eval-first cannot be written");
+    if (t->world->rank != 0) return;
+    buffer_print(&text, "labels %lld\n", (long long)result.labels);
+    for (Metric m = 0; m < METRIC_COUNT; m++) buffer_print(&text, "%s %.9g\n", metric_name(m), result.values[m]);
+    if (!file_write_all(t->options->eval_first, text.bytes, text.size, &diagnostics))
+        fail(t, &diagnostics, "--eval-first cannot be written");
 }
 
 static bool evaluation_is_due(const Training *t)
@@ -254,9 +251,8 @@ static Round read_round(const char *path)
 {
     char line[64];
     long long from, until;
-    FILE *file = fopen(path, "re");
+    FREED_WITH(stream_close) FILE *file = fopen(path, "re");
     bool is_whole = file && fgets(line, sizeof line, file) && strchr(line, '\n');
-    if (file) fclose(file);
     return is_whole && sscanf(line, "%lld %lld", &from, &until) == 2 ? (Round){from, until} : (Round){0, 0};
 }
 

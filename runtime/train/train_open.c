@@ -70,10 +70,9 @@ static bool open_data(Training *t, Diagnostics *diagnostics, int *exit_code)
     ok = open_rows(t, &t->data, options->data, &t->rows, &t->lengths, &t->data_hash, &t->labelled, diagnostics);
     if (t->program->packing.slots) packed_batch_open(&t->packed, t->program);
     if (ok && options->eval_data) {
-        LabelledRows labelled;
+        FREED_WITH(labelled_rows_close) LabelledRows labelled = {0};
         open_rows(t, &t->evaluation_data, options->eval_data, &t->evaluation_rows, &t->evaluation_lengths,
                   &t->evaluation_hash, &labelled, diagnostics);
-        labelled_rows_close(&labelled);
     }
     return world_agree(t->world, diagnostics, exit_code);
 }
@@ -232,12 +231,10 @@ static bool resume(Training *t, Diagnostics *diagnostics, int *exit_code)
 /* A checkpoint that is saved later would replace the output, or fail because of it. */
 static bool spare_checkpoints(const char *output, const char *checkpoint, Diagnostics *diagnostics)
 {
-    char *path = path_resolve(output), *directory = path_resolve(checkpoint);
+    FREED char *path = path_resolve(output), *directory = path_resolve(checkpoint);
     const char *inside = path_inside(path, directory);
     bool taken = inside && (strncmp(inside, "step-", 5) == 0 || strcmp(inside, "best") == 0 ||
                             strncmp(inside, "best/", 5) == 0 || strncmp(inside, ".lock-", 6) == 0);
-    free(path);
-    free(directory);
     return !taken || diagnostics_error(diagnostics, EXIT_USAGE, PLACE_FILE(output), "name another place",
                                        "is where --checkpoint %s keeps its checkpoints", checkpoint);
 }

@@ -84,4 +84,9 @@ void training_close(Training *t);
 void training_say_begin(Training *t);
 void training_say_end(Training *t, Diagnostics *diagnostics);
 
+/* A training run of one rank, from options to the last checkpoint, after the handshake. `directory` is where the
+ * program lies: initial values are relative to it. Returns the exit code, the same on every rank; what failed has been
+ * printed. */
+int train(World *world, const SkyProgram *program, const TrainingOptions *options, const char *directory);
+
 #endif

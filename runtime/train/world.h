@@ -92,6 +92,7 @@ void world_sleep_until(World *world, double deadline);
 
 /* Collectives; sizes in bytes, the same on every rank. */
 void world_allgather(World *world, const void *mine, size_t size, void *all, const char *what);
+uint32_t world_largest(World *world, uint32_t mine, const char *what); /* the largest that any rank has */
 /* From `root` to all; `tag`: WIRE_DECISION, WIRE_CHECKPOINT or WIRE_LENGTHS. */
 void world_broadcast(World *world, int tag, void *bytes, size_t size, int root, const char *what);
 /* Element-wise sum over all ranks, in place. Of every element at most one rank may have a term that is not 0,
@@ -114,5 +115,10 @@ void world_warn(const World *world, const char *format, ...) __attribute__((form
 _Noreturn void world_diverged(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with any code; with EXIT_SITE_RETURNED only the ranks of this site. */
 _Noreturn void world_end(World *world, int exit_code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* A launcher that is told to end everything may do so before it has read what was just printed. Returns when the reader
+ * of standard error (if that is a pipe) has read all of it and had a moment to pass it on; after some seconds in any
+ * case. Flush stdio's buffers before. */
+void last_words_await_reader(void);
 
 #endif

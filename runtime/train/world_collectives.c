@@ -172,15 +172,22 @@ static void meet_here(World *world, const char *what)
     await(world, request, what);
 }
 
+uint32_t world_largest(World *world, uint32_t mine, const char *what)
+{
+    FREED uint32_t *all = memory_allocate((size_t)world->size * sizeof *all);
+    world_allgather(world, &mine, sizeof mine, all, what);
+    for (int r = 0; r < world->size; r++)
+        if (all[r] > mine) mine = all[r];
+    return mine;
+}
+
 void world_barrier(World *world, const char *what)
 {
     meet_here(world, what);
     if (!world->sites) return;
-    void **nothing = memory_allocate((size_t)world->sites->count * sizeof *nothing);
-    size_t *sizes = memory_allocate((size_t)world->sites->count * sizeof *sizes);
+    FREED void **nothing = memory_allocate((size_t)world->sites->count * sizeof *nothing);
+    FREED size_t *sizes = memory_allocate((size_t)world->sites->count * sizeof *sizes);
     if (world_leads(world)) exchange(world, NULL, 0, nothing, sizes, WIRE_BARRIER, what);
-    free(nothing);
-    free(sizes);
     meet_here(world, what);
 }
 
@@ -203,7 +210,8 @@ static void write_reason(char reason[REASON_BYTES], const Diagnostics *diagnosti
 static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fails_here, int first)
 {
     const WorldSites *sites = world->sites;
-    char mine[REASON_BYTES] = "", *all = memory_allocate((size_t)world->size * REASON_BYTES);
+    char mine[REASON_BYTES] = "";
+    FREED char *all = memory_allocate((size_t)world->size * REASON_BYTES);
     FREED_WITH(buffer_free) Buffer line = {0};
     if (world->rank == first) write_reason(mine, diagnostics);
     world_allgather(world, mine, sizeof mine, all, "agreement");
@@ -214,7 +222,6 @@ static void say_at_sites(World *world, const Diagnostics *diagnostics, bool fail
         text_format(&line, "%s %d %s", r ? "," : "skycc: ranks and their sites:", r,
                     sites->names[sites->rank_sites[r]]);
     if (world_leads(world)) text_print(stderr, "%s\n", buffer_text(&line));
-    free(all);
 }
 
 /* The lowest rank of this site that has an error; -1: none. */

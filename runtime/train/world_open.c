@@ -83,11 +83,11 @@ static void keep_strangers_out(const World *world, const RankPlace *places)
 /* Whether `mine` holds on all ranks of this host. */
 static bool all_near(World *world, bool mine)
 {
-    bool *all = memory_allocate((size_t)world->size), everywhere = true;
+    FREED bool *all = memory_allocate((size_t)world->size);
     world_allgather(world, &mine, sizeof mine, all, "agreement on shared memory");
-    for (int r = 0; r < world->size; r++) everywhere = everywhere && (all[r] || !world->near[r]);
-    free(all);
-    return everywhere;
+    for (int r = 0; r < world->size; r++)
+        if (!all[r] && world->near[r]) return false;
+    return true;
 }
 
 /* The first rank of each host makes its bells. */
@@ -131,7 +131,8 @@ static long count_cores(const World *world, const RankPlace *places)
 
 void world_meet_hosts(World *world, int threads)
 {
-    RankPlace mine = {.threads = threads}, *all = memory_allocate((size_t)world->size * sizeof *all);
+    RankPlace mine = {.threads = threads};
+    FREED RankPlace *all = memory_allocate((size_t)world->size * sizeof *all);
     gethostname(mine.name.host, sizeof mine.name.host - 1);
     snprintf(mine.name.device, sizeof mine.name.device, "%s", world->device);
     doorbell_name(mine.bells);
@@ -153,7 +154,6 @@ void world_meet_hosts(World *world, int threads)
     world->shares_cores = here > count_cores(world, all) || world->sites || parallel_waits_passively();
     hang_bells(world, all);
     keep_strangers_out(world, all);
-    free(all);
 }
 
 /* Nobody waits for the answer to a last question: a rank that is stopped or gone by now does not hold up this one. */

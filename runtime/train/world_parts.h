@@ -34,6 +34,7 @@ typedef struct WorldUnion {
 } WorldUnion;
 
 typedef struct WorldSites {
+    Arena arena;
     const WorldBridge *bridge;
     struct WireClient *client;
     int site, count;

@@ -46,23 +46,19 @@ static WorldSites *make_sites(const SkyProgram *program)
                           .site = (int)program->site,
                           .count = (int)count,
                           .names = program->site_names,
-                          .rank_sites = program->rank_sites,
-                          .local_rank = memory_allocate(ranks * sizeof *sites->local_rank),
-                          .leader = memory_allocate(count * sizeof *sites->leader),
-                          .size = memory_allocate(count * sizeof *sites->size),
-                          .answers = memory_allocate(ranks * sizeof *sites->answers)};
-    sites->uniting.received = memory_allocate(count * sizeof *sites->uniting.received);
+                          .rank_sites = program->rank_sites};
+    sites->local_rank = arena_new_array(&sites->arena, int, ranks);
+    sites->leader = arena_new_array(&sites->arena, int, count);
+    sites->size = arena_new_array(&sites->arena, int, count);
+    sites->answers = arena_new_array(&sites->arena, uint64_t, ranks);
+    sites->uniting.received = arena_new_array(&sites->arena, uint32_t, count);
     find_leaders(sites, (int)ranks);
     return sites;
 }
 
 static void free_sites(WorldSites *sites)
 {
-    free(sites->local_rank);
-    free(sites->leader);
-    free(sites->size);
-    free(sites->answers);
-    free(sites->uniting.received);
+    arena_free(&sites->arena);
     free(sites);
 }
 

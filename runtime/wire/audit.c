@@ -248,10 +248,8 @@ static bool read_root(JsonReader reader, WireAudit *audit, const json_t *root)
 bool wire_audit_read(WireAudit *audit, const char *path, Diagnostics *diagnostics)
 {
     *audit = (WireAudit){0};
-    json_t *root = json_read(path, diagnostics);
-    if (!root) return false;
-    bool ok = read_root((JsonReader){path, diagnostics}, audit, root);
-    json_decref(root);
-    if (!ok) wire_audit_free(audit);
-    return ok;
+    json_auto_t *root = json_read(path, diagnostics);
+    if (root && read_root((JsonReader){path, diagnostics}, audit, root)) return true;
+    wire_audit_free(audit);
+    return false;
 }

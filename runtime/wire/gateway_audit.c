@@ -126,14 +126,12 @@ static bool check(const WireAudit *found, const WireAudit *expected, const char 
 /* What an earlier start has counted. */
 static bool go_on(GatewayAudit *audit, Diagnostics *diagnostics)
 {
-    WireAudit found, *counted = &audit->counted;
-    if (!wire_audit_read(&found, audit->path, diagnostics)) return false;
-    if (!check(&found, counted, audit->path, diagnostics)) {
-        wire_audit_free(&found);
+    FREED_WITH(wire_audit_free) WireAudit found = {0};
+    WireAudit *counted = &audit->counted, before = *counted;
+    if (!wire_audit_read(&found, audit->path, diagnostics) || !check(&found, counted, audit->path, diagnostics))
         return false;
-    }
-    wire_audit_free(counted);
     *counted = found;
+    found = before;
     if (counted->running) counted->cut_short++;
     return true;
 }

@@ -144,7 +144,7 @@ static void say_counters(const WireGateway *gateway)
 
 void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
 {
-    zmq_pollitem_t *items = memory_allocate((5 + 2 * (size_t)gateway->file->site_count) * sizeof *items);
+    FREED zmq_pollitem_t *items = memory_allocate((5 + 2 * (size_t)gateway->file->site_count) * sizeof *items);
     double ticked = 0, stop_asked = 0;
     bool is_told = false;
     int count = list_sources(gateway, stop_descriptor, items);
@@ -174,6 +174,5 @@ void wire_gateway_run(WireGateway *gateway, int stop_descriptor)
         if (is_done || (stopping && now - stop_asked > last_patience)) break;
     }
     say_counters(gateway);
-    free(items);
     wire_gateway_audit_write(gateway, monotonic_seconds(), true);
 }

@@ -54,24 +54,21 @@ static int open_stop_signals(void)
 
 static bool serve(const GatewayCommand *command, int stop, Diagnostics *diagnostics)
 {
-    WireSiteFile file;
+    FREED_WITH(wire_site_file_free) WireSiteFile file = {0};
     WireKeys keys;
-    if (!wire_site_file_read(&file, command->site, diagnostics)) return false;
-    bool ok = wire_keys_read(&keys, command->key, diagnostics);
-    if (ok) {
-        const WireGatewayOptions options = {
-            &file, &keys, command->local, command->bind, command->site_timeout, command->audit, command->why};
-        WireGateway *gateway = wire_gateway_open(&options, diagnostics);
-        ok = gateway != NULL;
-        if (gateway && command->place) {
-            const char *place = wire_gateway_ranks_place(gateway);
-            ok = file_write_all(command->place, place, strlen(place), diagnostics);
-        }
-        if (ok) wire_gateway_run(gateway, stop);
-        if (gateway) wire_gateway_close(gateway);
-        wire_keys_forget(&keys);
+    if (!wire_site_file_read(&file, command->site, diagnostics) || !wire_keys_read(&keys, command->key, diagnostics))
+        return false;
+    const WireGatewayOptions options = {
+        &file, &keys, command->local, command->bind, command->site_timeout, command->audit, command->why};
+    WireGateway *gateway = wire_gateway_open(&options, diagnostics);
+    bool ok = gateway != NULL;
+    if (gateway && command->place) {
+        const char *place = wire_gateway_ranks_place(gateway);
+        ok = file_write_all(command->place, place, strlen(place), diagnostics);
     }
-    wire_site_file_free(&file);
+    if (ok) wire_gateway_run(gateway, stop);
+    if (gateway) wire_gateway_close(gateway);
+    wire_keys_forget(&keys);
     return ok;
 }
 

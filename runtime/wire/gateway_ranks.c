@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "runtime/wire/gateway_parts.h"
 #include "runtime/wire/zap.h"
 
@@ -126,9 +127,8 @@ static void leave(WireGateway *gateway, int number)
 void wire_ranks_tell_broken(WireGateway *gateway)
 {
     char why[sizeof gateway->links->why];
-    FILE *file = gateway->options.why ? fopen(gateway->options.why, "re") : NULL;
+    FREED_WITH(stream_close) FILE *file = gateway->options.why ? fopen(gateway->options.why, "re") : NULL;
     size_t size = file ? fread(why, 1, sizeof why - 1, file) : 0;
-    if (file) fclose(file);
     while (size && why[size - 1] == '\n') size--;
     int from = 0; /* any of this site */
     while (gateway->file->rank_sites[from] != gateway->file->site) from++;

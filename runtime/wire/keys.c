@@ -77,12 +77,11 @@ static bool read_secret(WireKeys *keys, int descriptor, const char *path, Diagno
 
 bool wire_keys_read(WireKeys *keys, const char *path, Diagnostics *diagnostics)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    FREED_WITH(descriptor_close) int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     *keys = (WireKeys){.public_key = ""};
     if (descriptor < 0) return file_error(diagnostics, path, "cannot read");
     input_files_note(descriptor, path);
-    bool ok = read_secret(keys, descriptor, path, diagnostics);
-    close(descriptor);
-    if (!ok) wire_keys_forget(keys);
-    return ok;
+    if (read_secret(keys, descriptor, path, diagnostics)) return true;
+    wire_keys_forget(keys);
+    return false;
 }

@@ -168,12 +168,10 @@ bool wire_site_file_read(WireSiteFile *file, const char *path, Diagnostics *diag
 {
     *file = (WireSiteFile){.site = -1};
     SiteReader reader = {{path, diagnostics}, file};
-    json_t *root = json_read(path, diagnostics);
-    if (!root) return false;
-    bool ok = read_root(&reader, root);
-    json_decref(root);
-    if (!ok) wire_site_file_free(file);
-    return ok;
+    json_auto_t *root = json_read(path, diagnostics);
+    if (root && read_root(&reader, root)) return true;
+    wire_site_file_free(file);
+    return false;
 }
 
 void wire_site_file_free(WireSiteFile *file)
