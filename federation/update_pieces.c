@@ -168,7 +168,8 @@ static ArrivalState take_piece(ArrivingUpdate *update, const Federation *federat
                                const char *path, Words *words, const unsigned char *bytes, size_t size,
                                SumProblem *problem)
 {
-    FREED uint32_t *room = words->words = room_for_words(federation);
+    FREED uint32_t *room = room_for_words(federation);
+    words->words = room;
     ArrivalState state = read_piece(update, federation, round, site, words, bytes, size, problem);
     return state == ARRIVAL_GOES_ON ? keep(update, federation, round, site, path, words, bytes, size) : state;
 }
