@@ -425,8 +425,10 @@ static bool number_labels(Scores *scores, Diagnostics *diagnostics)
                 if (strcmp(predictions->labels[number], names[i]) == 0) break;
         if (number == scores->classes)
             return input_error(diagnostics, predictions->rows->file,
-                               predictions->labels_of ? "make it with skycc tokenize --labels-of DATA"
-                                                      : "give the training data, which names the labels: --labels DATA",
+                               predictions->labels_of
+                                   ? "make it with skycc tokenize --labels-of DATA"
+                                   : "name the labels in the model with skycc import or skycc head, or give --labels "
+                                     "and the training data, which names them",
                                "has the label '%s', which the model does not know", names[i]);
         scores->numbers[i] = number;
     }
