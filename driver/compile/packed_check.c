@@ -200,10 +200,7 @@ static void fill_inputs(Check *check, Trial *trial, const PackedBatch *batch, ui
     const SkyStage *stage = &trial->code.stage;
     for (uint32_t i = 0; i < stage->input_count; i++) {
         void *to = execution_address(&trial->execution, 0, microbatch, stage->inputs[i].location);
-        if (batch)
-            packed_batch_fill(batch, &check->data, program, &stage->inputs[i], check->rows, microbatch, to);
-        else
-            dataset_fill(&check->data, program, &stage->inputs[i], &check->rows[microbatch * LINES], to);
+        packed_batch_fill(batch, &check->data, program, &stage->inputs[i], check->rows, microbatch, to);
     }
 }
 

@@ -137,6 +137,10 @@ static void fill_first(const Filling *f)
 void packed_batch_fill(const PackedBatch *batch, const Dataset *dataset, const SkyProgram *program,
                        const SkyTensor *input, const uint32_t *rows, uint32_t microbatch, void *destination)
 {
+    if (!batch) {
+        dataset_fill(dataset, program, input, rows + (size_t)microbatch * program->microbatch_size, destination);
+        return;
+    }
     const SkyPacking *packing = &batch->packer.packing;
     bool of_data = input->fill == SKY_FILL_TOKENS || input->fill == SKY_FILL_SLOTS;
     Filling filling = {.batch = batch,

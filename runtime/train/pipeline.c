@@ -149,7 +149,7 @@ bool pipeline_open(Pipeline *pipeline, World *world, Execution *execution, Trace
     pipeline->emulate_links = emulate && world->one_host && program->links;
     pipeline->link_free = arena_new_array(arena, double, 2 * (size_t)program->total_stage_count);
     pipeline->losses = arena_new_array(arena, double, program->microbatch_count);
-    pipeline->weights_kept = arena_new_array(arena, bool, (size_t)program->stage_count * SKY_LIST_COUNT);
+    pipeline->weights_kept = arena_new_array(arena, bool, (size_t)SKY_LIST_COUNT * program->stage_count);
     for (uint32_t s = 0; s < program->total_stage_count; s++) pipeline->local[s] = -1;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         pipeline->local[program->stages[s].index] = (int)s;
@@ -417,18 +417,6 @@ static void begin_microbatch(Pipeline *pipeline, const PipelineBatch *batch, uin
     step_scalars_rows(pipeline->execution->step, first, rest < size ? rest : size);
 }
 
-static bool fill_input(const PipelineBatch *batch, const SkyProgram *program, const SkyTensor *input, uint32_t own,
-                       void *destination, Diagnostics *diagnostics)
-{
-    uint32_t microbatch = sky_microbatch(program, own);
-    if (batch->packed)
-        packed_batch_fill(batch->packed, batch->dataset, program, input, batch->rows, microbatch, destination);
-    else
-        dataset_fill(batch->dataset, program, input, batch->rows + (size_t)microbatch * program->microbatch_size,
-                     destination);
-    return dataset_check_filled(batch->dataset, program, input, destination, diagnostics);
-}
-
 /* A list of a micro-batch. The first one of a batch keeps the weights for the others. */
 static bool run_list(Pipeline *pipeline, uint32_t local, SkyListKind list, uint32_t slot, Diagnostics *diagnostics)
 {
@@ -457,9 +445,10 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     StepPart part = step_clock_enter(&pipeline->world->clock, PART_DATA);
     for (uint32_t i = 0; i < stage->input_count; i++) {
         const SkyTensor *input = &stage->inputs[i];
-        if (!fill_input(batch, program, input, item->microbatch,
-                        execution_address(execution, local, item->slot, input->location), diagnostics))
-            return false;
+        void *to = execution_address(execution, local, item->slot, input->location);
+        packed_batch_fill(batch->packed, batch->dataset, program, input, batch->rows,
+                          sky_microbatch(program, item->microbatch), to);
+        if (!dataset_check_filled(batch->dataset, program, input, to, diagnostics)) return false;
         execution_hand(execution, local, item->slot, input->location, input->bytes);
     }
     step_clock_leave(&pipeline->world->clock, part);
