@@ -308,6 +308,8 @@ static void hints_name_options_that_the_command_takes(void **state)
     (void)state;
     expect_hint(COMMAND_CHECK, "give --keep-ties", "give --keep-ties");
     expect_hint(COMMAND_EXPORT, "name another, or give --force, which keeps them", "name another");
+    expect_hint(COMMAND_FEDERATE, "name the labels in the model, or give --labels, which names them",
+                "name the labels in the model");
     expect_hint(COMMAND_PREDICT, "give --keep-ties", "for skycc compile: give --keep-ties");
     expect_hint(COMMAND_EXPORT, "compile with the same --lora", "compile with the same --lora");
     expect_hint(COMMAND_EXPORT, "recompile with --lora", "for skycc compile: recompile with --lora");
