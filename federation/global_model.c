@@ -340,10 +340,3 @@ bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, 
     return finite & outer_step(rule, model->values + first, model->momentum ? model->momentum + first : NULL,
                                model->variance ? model->variance + first : NULL, mean, parameters);
 }
-
-void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean)
-{
-    FragmentRange part = global_model_part(model, model->round, fragments);
-    global_model_move(model, rule, part.first, mean, part.end - part.first, 1);
-    model->round++;
-}

@@ -82,7 +82,5 @@ void global_model_note_met(GlobalModel *model, FragmentRange part, bool has_step
  * mean change, of which they take `share`. False: one is not finite. */
 bool global_model_move(GlobalModel *model, const OuterRule *rule, size_t first, const float *mean, size_t count,
                        double share);
-/* The outer step of model->round on that part, whose mean pseudo-gradient this is; the next round is next. */
-void global_model_step(GlobalModel *model, const OuterRule *rule, size_t fragments, const float *mean);
 
 #endif
