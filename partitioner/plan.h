@@ -248,9 +248,10 @@ typedef struct Plan {
     int link_count;
     PlanGrouping *groupings; /* where their number was chosen: the best for each number of replicas that was tried */
     int grouping_count;
-    int groupings_tried; /* in all */
-    bool groupings_all;  /* these are all that there are, each with the optimum of the objective */
-    int64_t sum_ns;      /* of the gradients over several replicas, once all have ended their last backward; else 0 */
+    int groupings_tried;  /* in all */
+    bool groupings_all;   /* these are all that there are, each with the optimum of the objective */
+    int64_t sum_ns;       /* of the gradients over several replicas, once all have ended their last backward; else 0 */
+    const int *sum_order; /* layers, in the order of these sums on all ranks; NULL: the last layer first */
     PlanCrossing *crossings; /* where the costs know regions */
     int crossing_count;
     bool has_sites;                   /* the costs know sites */

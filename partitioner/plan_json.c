@@ -3,6 +3,7 @@
 #include "partitioner/plan.h"
 #include "partitioner/plan_groupings.h"
 #include "partitioner/plan_norm.h"
+#include "partitioner/replica_sums.h"
 #include "partitioner/site_crossings.h"
 
 void plan_add_times(JsonWriter *json, const Plan *plan)
@@ -233,6 +234,7 @@ void plan_print(const Plan *plan, Buffer *buffer)
     plan_norm_print(plan, &json);
     ADD_LIST(&json, "ranks", add_rank, plan->ranks, plan->rank_count);
     ADD_LIST(&json, "replicas", add_replica, plan->replicas, plan->replica_count);
+    replica_sums_print_order(plan, &json);
     plan_groupings_print(plan, &json);
     ADD_LIST(&json, "schedule", add_schedule, plan->ranks, plan->rank_count);
     certificate_print(plan->certificate, json_break(&json, "\n "));

@@ -8,6 +8,7 @@
 #include "partitioner/plan.h"
 #include "partitioner/plan_groupings.h"
 #include "partitioner/plan_norm.h"
+#include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
 #include "partitioner/site_crossings.h"
 
@@ -562,7 +563,8 @@ static bool read_root(const PlanReading *r, const JsonApart *file)
         if (!read_rank(r, json_array_get(ranks, (size_t)k), k)) return false;
     return read_schedule(r, file->text) && read_crossings(r, root) && site_crossings_read(plan, r->json, root) &&
            plan_norm_read(plan, r->json, root) && read_certificate(r, root) &&
-           plan_groupings_read(plan, r->json, root) && read_replicas(r, replicas);
+           plan_groupings_read(plan, r->json, root) && read_replicas(r, replicas) &&
+           replica_sums_read_order(plan, r->json, root);
 }
 
 bool plan_read_verdict(Plan *plan, const char *path, Diagnostics *diagnostics)

@@ -1,6 +1,7 @@
 #include "partitioner/replica_sums.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/integers.h"
 
@@ -92,4 +93,32 @@ void replica_sums_set(Plan *plan, const Costs *costs)
         }
         plan->sum_ns = larger(plan->sum_ns, rank->sum_ns + rank->sum_latency_ns);
     }
+}
+
+void replica_sums_print_order(const Plan *plan, JsonWriter *json)
+{
+    if (!plan->sum_order) return;
+    json_open(json_break(json, "\n "), "sum_order", '[');
+    for (int i = 0; i < plan->layer_count; i++) json_add_integer(json, NULL, plan->sum_order[i]);
+    json_close(json, ']');
+}
+
+bool replica_sums_read_order(Plan *plan, JsonReader json, const json_t *root)
+{
+    json_t *layers;
+    size_t count = (size_t)plan->layer_count;
+    if (!json_object_get(root, "sum_order")) return true;
+    if (!json_get_array(json, root, "", "sum_order", &layers)) return false;
+    int *order = arena_new_array(&plan->arena, int, count);
+    FREED bool *found = memory_allocate(count * sizeof *found);
+    bool once = json_array_size(layers) == count && plan->replica_count > 1;
+    memset(found, 0, count * sizeof *found);
+    for (size_t i = 0; i < count && once; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        int64_t l = json_is_integer(layer) ? json_integer_value(layer) : -1;
+        once = l >= 0 && l < plan->layer_count && !found[l];
+        if (once) found[order[i] = (int)l] = true;
+    }
+    plan->sum_order = order;
+    return once || json_refuse(json, "sum_order", "must list each layer once, where there are several replicas");
 }

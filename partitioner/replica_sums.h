@@ -9,13 +9,16 @@
  * and the sums of those that any read. How many these are is expected by Zipf's law: the i-th most frequent of n rows
  * is 1 / (i (1 + 1/2 + ... + 1/n)) of all that are read.
  *
- * Layers are summed in the order in which the last backward ends them, the last one first, each as soon as all its
- * holders have ended it (runtime/train/gradient_sums.h). So sums overlap with the last backward, and with the backwards
- * of earlier stages: partitioner/schedule/replica_steps.h counts that in the simulated step. The objective, and the
- * estimates that groupings are compared by, count sums as if they began after the last backward. */
+ * Layers are summed in one order on all ranks, each as soon as all its holders have ended it in their last backward
+ * (runtime/train/gradient_sums.h): the last layer first or, where that makes the simulated step shorter, as they become
+ * ready in simulation (Plan.sum_order), since split backwards end some later layers after earlier ones. So sums overlap
+ * with the last backward, and with the backwards of earlier stages: partitioner/schedule/replica_steps.h counts that in
+ * the simulated step. The objective, and the estimates that groupings are compared by, count sums as if they began
+ * after the last backward. */
 #ifndef PARTITIONER_REPLICA_SUMS_H
 #define PARTITIONER_REPLICA_SUMS_H
 
+#include "base/json.h"
 #include "partitioner/plan.h"
 
 /* Bytes of a layer's gradients as sums count them: a replica sends 2 (replicas - 1) / replicas of them. Of
@@ -34,5 +37,10 @@ bool replica_sums_has(const Plan *plan, int rank, int layer);
 /* Sets the sums of ranks, and of the plan: from when all ranks begin to when the last knows its sums. 0 for one
  * replica. */
 void replica_sums_set(Plan *plan, const Costs *costs);
+
+/* The member "sum_order" of plan.json, which is absent where the last layer is first: adds it, and reads it if it is
+ * there and lists each layer once. */
+void replica_sums_print_order(const Plan *plan, JsonWriter *json);
+bool replica_sums_read_order(Plan *plan, JsonReader json, const json_t *root);
 
 #endif

@@ -125,14 +125,15 @@ struct Record {
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
     X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) \
     X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in whole_batches) X##_PLAIN(T, in replica_count) \
-    X##_PLAIN(T, in sum_codec) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in sum_codec) X##_PLAIN(T, in summed_layers) \
     X##_PLAIN(T, in dealt_count) X##_PLAIN(T, in device_kernel_count) X##_PLAIN(T, in device_blocks) \
     X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
     X##_PLAIN(T, in seed) X##_PLAIN(T, in spare_bytes) X##_PLAIN(T, in planned_microbatches) X##_PLAIN(T, in slowdown) \
     X##_ARRAY(T, in stages, stage, in stage_count) X##_ARRAY(T, in instructions, instruction, in instruction_count) \
     X##_ARRAY(T, in stage_rank, word, in total_stage_count) X##_ARRAY(T, in links, link, in total_stage_count) \
     X##_ELEMENT(T, in norm, norm) X##_ARRAY(T, in rank_replicas, word, in rank_count) \
-    X##_ARRAY(T, in dealt, word, in dealt_count) X##_PLAIN(T, in sum_s) X##_PLAIN(T, in sum_latency_s) \
+    X##_ARRAY(T, in dealt, word, in dealt_count) X##_ARRAY(T, in sum_places, word, in summed_layers) \
+    X##_PLAIN(T, in sum_s) X##_PLAIN(T, in sum_latency_s) \
     X##_ARRAY(T, in labels, labels, in label_count) X##_ARRAY(T, in site_names, text, in site_count) \
     X##_ARRAY(T, in rank_sites, word, in rank_count) X##_STRING(T, in device_name) \
     X##_STRING(T, in opencl_source) X##_STRING(T, in opencl_platform) X##_STRING(T, in opencl_device) \

@@ -131,6 +131,15 @@ static const SkyLink *links_of(const Plan *plan, Arena *arena)
     return links;
 }
 
+static void set_sum_order(SkyProgram *program, Arena *arena, const Plan *plan)
+{
+    if (!plan->sum_order) return;
+    uint32_t *places = arena_new_array(arena, uint32_t, (size_t)plan->layer_count);
+    for (int i = 0; i < plan->layer_count; i++) places[plan->sum_order[i]] = (uint32_t)i;
+    program->summed_layers = (uint32_t)plan->layer_count;
+    program->sum_places = places;
+}
+
 /* What a rank has to know of the pipelines that share the step with its own. */
 static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
 {
@@ -150,6 +159,7 @@ static void set_replicas(SkyProgram *program, Arena *arena, const Plan *plan)
     int64_t summed = plan->ranks[program->rank].summed_bytes;
     program->sum_s = summed ? (double)plan->ranks[program->rank].sum_ns * 1e-9 / (double)summed : 0;
     program->sum_latency_s = (double)plan->ranks[program->rank].sum_latency_ns * 1e-9;
+    set_sum_order(program, arena, plan);
 }
 
 static const char *hash_plan(const Plan *plan, Arena *arena)

@@ -199,7 +199,7 @@ static int64_t simulate(ReplicaSearch *s, const Grouping *g, const int *group_of
     if (made == g->count && made == 1) step = parts[0].simulated_step_ns;
     if (made == g->count && made > 1) {
         plan_join(&plan, parts, g->count, -1, s->costs);
-        if (replica_steps_overlap(&plan, s->costs, &ignored)) step = plan.simulated_step_ns;
+        if (replica_steps_overlap(&plan, s->costs, true, &ignored)) step = plan.simulated_step_ns;
         *again = plan_deal_again(&plan, dealt);
         plan.replica_count = 0; /* the pipelines stay */
         plan_free(&plan);

@@ -91,7 +91,8 @@ static bool make_all(const Grouping *g, Plan *plan)
     while (ok && made < g->groups->count) ok = make_one(g, &parts[made], made, &g->requests[made]), made += ok;
     if (ok) {
         plan_join(plan, parts, g->groups->count, g->asked->rows > 0 ? g->asked->rows : -1, g->costs);
-        ok = check_feedback(plan, g->costs, g->diagnostics) && replica_steps_overlap(plan, g->costs, g->diagnostics);
+        ok = check_feedback(plan, g->costs, g->diagnostics) &&
+             replica_steps_overlap(plan, g->costs, true, g->diagnostics);
         replica_steps_expect(plan);
         if (!ok) plan_free(plan);
     } else

@@ -1,5 +1,7 @@
 #include "partitioner/schedule/replica_steps.h"
 
+#include <stdlib.h>
+
 #include "base/integers.h"
 #include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
@@ -11,8 +13,13 @@ typedef struct Overlap {
     const Plan *plan;
     const Costs *costs;
     Arena arena;
-    int64_t **ended; /* [rank][layer]: when its gradients are final; -1: the rank does not have it */
-    int64_t *begun;  /* [rank]: when it has its sums */
+    int64_t **ended;         /* [rank][layer]: when its gradients are final; -1: the rank does not have it */
+    int64_t *begun;          /* [rank]: when it has ended its last backward */
+    int64_t **takes;         /* [rank][layer]: how long its sum occupies the rank's links */
+    int64_t *latency;        /* [rank] */
+    int64_t *ready;          /* [layer]: when all have ended it */
+    int64_t *summed, *known; /* [rank] of an order: when it has its sums, and the norm */
+    int64_t *scratch;
 } Overlap;
 
 /* The last instruction of a rank's list that adds to the gradients of the stage. */
@@ -58,20 +65,6 @@ static bool end_replica(Overlap *o, const PlanReplica *replica, Diagnostics *dia
     return true;
 }
 
-/* A rank sums layer by layer, the last first, each once all have ended it. */
-static void sum_layers(Overlap *o, int rank, const int *regions)
-{
-    int64_t now = 0, latency = 0;
-    for (int l = o->plan->layer_count - 1; l >= 0; l--) {
-        int64_t takes =
-            o->ended[rank][l] < 0 ? 0 : replica_sums_layer_ns(o->plan, o->costs, regions, rank, l, &latency);
-        if (takes == 0) continue;
-        for (int r = 0; r < o->plan->rank_count; r++) now = larger(now, o->ended[r][l]);
-        now += takes;
-    }
-    o->begun[rank] = larger(o->begun[rank], now + latency);
-}
-
 static int64_t update_ns(const Plan *plan, const PlanRank *rank)
 {
     int64_t sum = 0;
@@ -79,25 +72,95 @@ static int64_t update_ns(const Plan *plan, const PlanRank *rank)
     return sum;
 }
 
-bool replica_steps_overlap(Plan *plan, const Costs *costs, Diagnostics *diagnostics)
+/* A rank sums layer by layer, in the order of all (NULL: the last layer first), each once all have ended it. */
+static int64_t step_in_order(const Overlap *o, const int *order)
+{
+    const Plan *plan = o->plan;
+    int64_t step = 0;
+    for (int r = 0; r < plan->rank_count; r++) {
+        int64_t now = 0;
+        for (int i = 0; i < plan->layer_count; i++) {
+            int l = order ? order[i] : plan->layer_count - 1 - i;
+            if (o->takes[r][l] > 0) now = larger(now, o->ready[l]) + o->takes[r][l];
+        }
+        o->summed[r] = larger(o->begun[r], now + o->latency[r]);
+    }
+    if (plan->norm) norm_round(plan->norm, o->summed, o->known, o->scratch);
+    for (int r = 0; r < plan->rank_count; r++)
+        step = larger(step, (plan->norm ? o->known : o->summed)[r] + update_ns(plan, &plan->ranks[r]));
+    return step;
+}
+
+/* When a layer can be summed. */
+typedef struct ReadyLayer {
+    int64_t ready;
+    int layer;
+} ReadyLayer;
+
+static int by_ready(const void *a, const void *b)
+{
+    const ReadyLayer *left = a, *right = b;
+    if (left->ready != right->ready) return left->ready < right->ready ? -1 : 1;
+    return left->layer > right->layer ? -1 : left->layer < right->layer;
+}
+
+/* The order in which layers become ready; no order lets a rank end its sums sooner. */
+static int *order_of_ready(const Overlap *o, Arena *arena)
+{
+    int count = o->plan->layer_count, *order = arena_new_array(arena, int, (size_t)count);
+    FREED ReadyLayer *layers = memory_allocate((size_t)count * sizeof *layers);
+    for (int l = 0; l < count; l++) layers[l] = (ReadyLayer){o->ready[l], l};
+    qsort(layers, (size_t)count, sizeof *layers, by_ready);
+    for (int i = 0; i < count; i++) order[i] = layers[i].layer;
+    return order;
+}
+
+static void open_overlap(Overlap *o)
+{
+    size_t ranks = (size_t)o->plan->rank_count, layers = (size_t)o->plan->layer_count;
+    o->begun = arena_new_array(&o->arena, int64_t, ranks);
+    o->summed = arena_new_array(&o->arena, int64_t, 2 * ranks + NORM_ROUND_SCRATCH(ranks));
+    o->known = o->summed + ranks;
+    o->scratch = o->known + ranks;
+    o->latency = arena_new_array(&o->arena, int64_t, ranks);
+    o->ready = arena_new_array(&o->arena, int64_t, layers);
+    o->ended = arena_new_array(&o->arena, int64_t *, ranks);
+    o->takes = arena_new_array(&o->arena, int64_t *, ranks);
+    for (size_t r = 0; r < ranks; r++) {
+        o->takes[r] = arena_new_array(&o->arena, int64_t, layers);
+        o->ended[r] = arena_new_array(&o->arena, int64_t, layers);
+        for (size_t l = 0; l < layers; l++) o->ended[r][l] = -1;
+    }
+}
+
+static void find_sums(Overlap *o)
+{
+    const int *regions = replica_sums_regions(o->plan, o->costs, &o->arena);
+    for (int r = 0; r < o->plan->rank_count; r++)
+        for (int l = 0; l < o->plan->layer_count; l++) {
+            if (o->ended[r][l] < 0) continue;
+            o->ready[l] = larger(o->ready[l], o->ended[r][l]);
+            o->takes[r][l] = replica_sums_layer_ns(o->plan, o->costs, regions, r, l, &o->latency[r]);
+        }
+}
+
+bool replica_steps_overlap(Plan *plan, const Costs *costs, bool choose, Diagnostics *diagnostics)
 {
     Overlap o = {.plan = plan, .costs = costs};
-    size_t ranks = (size_t)plan->rank_count, layers = (size_t)plan->layer_count;
-    o.begun = arena_new_array(&o.arena, int64_t, 2 * ranks + NORM_ROUND_SCRATCH(ranks));
-    o.ended = arena_new_array(&o.arena, int64_t *, ranks);
-    int64_t *known = o.begun + ranks, step = 0;
-    for (size_t r = 0; r < ranks; r++) {
-        o.ended[r] = arena_new_array(&o.arena, int64_t, layers);
-        for (size_t l = 0; l < layers; l++) o.ended[r][l] = -1;
-    }
+    open_overlap(&o);
     bool ok = true;
     for (int r = 0; r < plan->replica_count && ok; r++) ok = end_replica(&o, &plan->replicas[r], diagnostics);
-    const int *regions = replica_sums_regions(plan, costs, &o.arena);
-    for (int r = 0; r < plan->rank_count && ok; r++) sum_layers(&o, r, regions);
-    if (ok && plan->norm) norm_round(plan->norm, o.begun, known, known + ranks);
-    for (int r = 0; r < plan->rank_count; r++)
-        step = larger(step, (plan->norm ? known[r] : o.begun[r]) + update_ns(plan, &plan->ranks[r]));
-    if (ok && step > 0) {
+    if (ok) find_sums(&o);
+    int64_t step = ok ? step_in_order(&o, plan->sum_order) : 0;
+    if (ok && choose) {
+        int *order = order_of_ready(&o, &plan->arena);
+        int64_t ordered = step_in_order(&o, order);
+        if (ordered < step) {
+            plan->sum_order = order;
+            step = ordered;
+        }
+    }
+    if (step > 0) {
         double busy = (1 - plan->bubble) * (double)plan->simulated_step_ns * plan->rank_count;
         for (int k = 0; k < plan->stage_count; k++) busy -= (double)plan->stages[k].sum_ns; /* links are, ranks not */
         plan->simulated_step_ns = step;

@@ -103,7 +103,7 @@ bool verify_replicas(const Plan *plan, const Costs *costs, int *group_of, Diagno
     whole.norm_bytes = whole.norm_ns = 0;
     whole.ranks = arena_copy(&whole.arena, plan->ranks, (size_t)plan->rank_count * sizeof *plan->ranks);
     plan_join_times(&whole, costs);
-    if (!replica_steps_overlap(&whole, costs, diagnostics)) {
+    if (!replica_steps_overlap(&whole, costs, false, diagnostics)) {
         arena_free(&whole.arena);
         return false;
     }

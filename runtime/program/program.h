@@ -19,7 +19,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 23, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 24, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -291,8 +291,8 @@ typedef struct SkyProgram {
     uint32_t whole_batches; /* no row of a batch may lack: the loss would not know that it does */
     uint32_t replica_count; /* pipelines that share a step, if they are several; else 0 */
     uint32_t sum_codec;     /* Codec of base/codec.h, of the gradients that replicas sum */
-    uint32_t reserved;
-    uint32_t dealt_count; /* micro-batches of a step that this rank's replica has, if they are several */
+    uint32_t summed_layers; /* entries of sum_places */
+    uint32_t dealt_count;   /* micro-batches of a step that this rank's replica has, if they are several */
     uint32_t device_kernel_count;
     uint32_t device_blocks;      /* of an OpenCL device: blocks of a group that it computes at once */
     SkyPacking packing;          /* slots 0: every row has a line of its own */
@@ -309,6 +309,8 @@ typedef struct SkyProgram {
     const SkyNormRound *norm; /* one element; emulated likewise. NULL: compiled with --clip 0, or there is one rank */
     const uint32_t *rank_replicas; /* per rank: its replica; NULL where there is one */
     const uint32_t *dealt;         /* per micro-batch of this rank's instructions: which of the step's it is; or NULL */
+    const uint32_t *sum_places;    /* per layer of the model: its place in the order in which replicas sum gradients;
+                                      NULL: the last layer first */
     double sum_s, sum_latency_s;   /* of this rank: how long summing a byte of gradients over replicas occupies its
                                     links, and how much later the last message is there; emulated as links are */
     const SkyLabels *labels;

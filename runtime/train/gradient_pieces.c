@@ -89,21 +89,29 @@ static void find_end(const Execution *execution, uint32_t stage, const SkyParame
 
 /* Where a parameter stands in the order of all ranks. */
 typedef struct ParameterPlace {
-    uint32_t layer, index;
+    uint32_t place, index; /* place: of its layer */
 } ParameterPlace;
 
 static int by_end(const void *a, const void *b)
 {
     const ParameterPlace *left = a, *right = b;
-    if (left->layer != right->layer) return left->layer > right->layer ? -1 : 1;
+    if (left->place != right->place) return left->place < right->place ? -1 : 1;
     return left->index < right->index ? -1 : left->index > right->index;
 }
 
-/* The last layer first. */
-static ParameterPlace *sort_parameters(const Holding *known, uint32_t total)
+/* As the plan says, or the last layer first. */
+static uint32_t place_of(const SkyProgram *program, uint32_t layer)
+{
+    if (!program->sum_places) return UINT32_MAX - layer;
+    if (layer >= program->summed_layers) bug("layer %u of %u", layer, program->summed_layers);
+    return program->sum_places[layer];
+}
+
+static ParameterPlace *sort_parameters(const SkyProgram *program, const Holding *known, uint32_t total)
 {
     ParameterPlace *places = memory_allocate(total * sizeof *places);
-    for (uint32_t i = 0; i < total; i++) places[i] = (ParameterPlace){known[i].layer, i};
+    for (uint32_t i = 0; i < total; i++)
+        places[i] = (ParameterPlace){known[i].stage == NOT_HELD ? UINT32_MAX : place_of(program, known[i].layer), i};
     qsort(places, total, sizeof *places, by_end);
     return places;
 }
@@ -281,7 +289,7 @@ static void settle_pieces(GradientSums *sums, const Holding *known, const HeldUs
     uint32_t total = execution->program->total_parameter_count, round = 0, last_layer = 0;
     size_t in_round = 0, capacity = 0;
     FREED GradientPiece *pieces = NULL;
-    FREED ParameterPlace *places = sort_parameters(known, total);
+    FREED ParameterPlace *places = sort_parameters(execution->program, known, total);
     for (uint32_t i = 0; i < total; i++) {
         uint32_t index = places[i].index, stage = 0;
         size_t elements = known[index].stage == NOT_HELD ? 0 : known[index].elements;

@@ -14,9 +14,9 @@
  * With a codec, every term is coded with error feedback, and its holder adds what it decodes to, as the others do. Of
  * three or more replicas sums are coded, too. Tiles begin where the parameter does, so bits do not depend on cuts.
  *
- * Rounds are in the order in which the last backward finishes gradients, the last layer first. A round begins as soon
- * as its gradients are final here, while kernels compute the others. All ranks have the same order, so the earliest
- * round that is not done can always go on. */
+ * Rounds are in the plan's order of layers: the last one first, or as the replicas' last backwards end them. A round
+ * begins as soon as its gradients are final here, while kernels compute the others. All ranks have the same order, so
+ * the earliest round that is not done can always go on. */
 #ifndef RUNTIME_TRAIN_GRADIENT_SUMS_H
 #define RUNTIME_TRAIN_GRADIENT_SUMS_H
 

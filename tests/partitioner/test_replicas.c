@@ -12,6 +12,7 @@
 #include "partitioner/planner/planner.h"
 #include "partitioner/replica_sums.h"
 #include "partitioner/replicas.h"
+#include "partitioner/schedule/replica_steps.h"
 #include "tests/common/scratch.h"
 #include "tests/partitioner/random_costs.h"
 
@@ -66,6 +67,22 @@ static void assert_same_text(const Plan *a, const Plan *b)
     buffer_free(&second);
 }
 
+/* Of the first five devices, two unequal pipelines with 5 and 3 micro-batches. */
+static void make_two(const Costs *costs, Plan parts[2])
+{
+    const DeviceCost *d = costs->devices;
+    const char *const first[] = {d[0].name, d[3].name}, *const second[] = {d[1].name, d[2].name, d[4].name};
+    parts[0] = make_part(costs, first, 2, 5);
+    parts[1] = make_part(costs, second, 3, 3);
+}
+
+static void join_two(Plan *plan, const Costs *costs, int64_t rows)
+{
+    Plan parts[2];
+    make_two(costs, parts);
+    plan_join(plan, parts, 2, rows, costs);
+}
+
 static void joined_plans_read_back_with_their_parts(void **state)
 {
     (void)state;
@@ -78,13 +95,10 @@ static void joined_plans_read_back_with_their_parts(void **state)
             continue;
         }
         tried++;
-        const char *names[5];
-        for (int d = 0; d < 5; d++) names[d] = costs.devices[d].name;
         for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = 1000 * (l + 1);
-        const char *const first[] = {names[0], names[3]}, *const second[] = {names[1], names[2], names[4]};
-        Plan alone[2] = {make_part(&costs, first, 2, 5), make_part(&costs, second, 3, 3)};
-        Plan parts[2] = {make_part(&costs, first, 2, 5), make_part(&costs, second, 3, 3)}, plan, again;
-        plan_join(&plan, parts, 2, 64, &costs);
+        Plan alone[2], plan, again;
+        make_two(&costs, alone);
+        join_two(&plan, &costs, 64);
         assert_int_equal(plan.microbatches, 8);
         assert_int_equal(plan.replicas[0].rows, 40);
         assert_int_equal(plan.replicas[1].rows, 24);
@@ -107,6 +121,99 @@ static void joined_plans_read_back_with_their_parts(void **state)
         plan_free(&plan);
         plan_free(&again);
         buffer_free(&text);
+        costs_free(&costs);
+    }
+}
+
+/* The next permutation in lexicographic order; false: it was the last. */
+static bool permute(int *order, int count)
+{
+    int i = count - 2, j = count - 1;
+    while (i >= 0 && order[i] > order[i + 1]) i--;
+    if (i < 0) return false;
+    while (order[j] < order[i]) j--;
+    for (int k = order[i], first = i + 1, last = count - 1;;) {
+        if (j >= 0) order[i] = order[j], order[j] = k, j = -1;
+        if (first >= last) return true;
+        k = order[first], order[first++] = order[last], order[last--] = k;
+    }
+}
+
+static int64_t simulated(Plan *plan, const int *order, const Costs *costs, bool choose)
+{
+    Diagnostics diagnostics = {0};
+    plan->sum_order = order;
+    assert_true(replica_steps_overlap(plan, costs, choose, &diagnostics));
+    return plan->simulated_step_ns;
+}
+
+static int64_t least_of_all_orders(Plan *plan, const Costs *costs)
+{
+    int order[6];
+    int64_t least = INT64_MAX;
+    for (int l = 0; l < plan->layer_count; l++) order[l] = l;
+    do {
+        int64_t step = simulated(plan, order, costs, false);
+        if (step < least) least = step;
+    } while (permute(order, plan->layer_count));
+    return least;
+}
+
+/* Plans without a member "sum_order" sum the last layer first, so only a faster order is kept. */
+static void no_order_of_sums_is_faster_than_the_chosen_one(void **state)
+{
+    (void)state;
+    int chosen = 0;
+    for (uint64_t seed = 1; seed < 400; seed++) {
+        Costs costs;
+        random_costs(&costs, WITH_LINKS | WITH_TYPES, seed);
+        if (costs.device_count >= 5 && costs.layer_count <= 6) {
+            Plan plan;
+            random_state = seed;
+            for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = 1 + draw(30);
+            join_two(&plan, &costs, -1);
+            int64_t last_first = simulated(&plan, NULL, &costs, false), step = simulated(&plan, NULL, &costs, true);
+            chosen += plan.sum_order != NULL;
+            assert_true(plan.sum_order ? step < last_first : step == last_first);
+            assert_int_equal(step, least_of_all_orders(&plan, &costs));
+            plan_free(&plan);
+        }
+        costs_free(&costs);
+    }
+    assert_true(chosen >= 8);
+}
+
+/* An order that lists another layer twice is refused, so ranks never wait for each other in circles. */
+static void orders_of_sums_are_read_back_and_list_each_layer_once(void **state)
+{
+    (void)state;
+    static const struct {
+        int order[3];
+        bool whole;
+    } cases[] = {{{0, 1, 2}, true}, {{1, 2, 0}, true}, {{2, 0, 2}, false}, {{3, 1, 0}, false}, {{-1, 1, 0}, false}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        Costs costs;
+        Plan plan, again;
+        Diagnostics diagnostics = {0};
+        Buffer text = {0};
+        random_costs_sized(&costs, WITH_LINKS, 77, 6, 6);
+        costs.layer_count = 3;
+        costs.device_count = 5;
+        costs.devices = arena_new_array(&costs.arena, DeviceCost, 5);
+        for (int d = 0; d < 5; d++)
+            costs.devices[d] = (DeviceCost){arena_format(&costs.arena, "d%d", d), 1 + d, COSTS_NO_LIMIT, .region = 0};
+        join_two(&plan, &costs, -1);
+        plan.sum_order = cases[c].order;
+        plan_print(&plan, &text);
+        Scratch file = scratch_text(buffer_text(&text));
+        bool read = plan_read(&again, file.path, &diagnostics);
+        assert_int_equal(read, cases[c].whole);
+        if (read) assert_same_text(&plan, &again);
+        if (read) plan_free(&again);
+        unlink(file.path);
+        diagnostics_free(&diagnostics);
+        buffer_free(&text);
+        plan_free(&plan);
         costs_free(&costs);
     }
 }
@@ -160,6 +267,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_microbatches_are_dealt_in_proportion),
         cmocka_unit_test(joined_plans_read_back_with_their_parts),
+        cmocka_unit_test(no_order_of_sums_is_faster_than_the_chosen_one),
+        cmocka_unit_test(orders_of_sums_are_read_back_and_list_each_layer_once),
         cmocka_unit_test(pipelines_are_planned_with_what_sums_take),
         cmocka_unit_test(tables_are_summed_by_the_rows_that_occur),
     };

@@ -288,6 +288,29 @@ static void every_member_of_replicas_counts(void **state)
     printf("%d changes of plans with groupings tried, %d accepted\n", tried, accepted);
 }
 
+/* A plan whose sums are not in the order from the last layer to the first. */
+static void the_order_of_sums_counts(void **state)
+{
+    (void)state;
+    Costs costs;
+    Plan plan;
+    Diagnostics diagnostics = {0};
+    PlanRequest request = PLAN_REQUEST_DEFAULT;
+    int tried = 0, accepted = 0;
+    random_costs_sized(&costs, WITH_LINKS | WITH_OWN_TIMES, 41, 4, 5);
+    costs.microbatches = 4;
+    for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = 1 + draw(100);
+    costs.microbatch_rows = 2;
+    request.rows = 8;
+    request.replicas = 2;
+    assert_true(plan_make_replicas(&plan, &costs, &request, &diagnostics));
+    assert_non_null(plan.sum_order);
+    plan_free(&plan);
+    assert_true(mutate_plan(&costs, &request, &tried, &accepted));
+    diagnostics_free(&diagnostics);
+    costs_free(&costs);
+}
+
 /* Where links may use codecs each micro-batch in flight takes memory, also of layers that keep nothing for backward. */
 static void honest_plans_with_codecs_verify(void **state)
 {
@@ -380,9 +403,8 @@ static void slots_hold_one_micro_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slots_hold_one_micro_batch),
-        cmocka_unit_test(every_member_counts),
-        cmocka_unit_test(every_member_of_replicas_counts),
+        cmocka_unit_test(slots_hold_one_micro_batch),      cmocka_unit_test(every_member_counts),
+        cmocka_unit_test(every_member_of_replicas_counts), cmocka_unit_test(the_order_of_sums_counts),
         cmocka_unit_test(honest_plans_with_codecs_verify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

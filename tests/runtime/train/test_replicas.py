@@ -31,6 +31,8 @@ CLUSTER = """devices:
   - {name: f, threads: 1, gflops: 5}
 default_link: {latency: 10us, bandwidth: 10Gbit}
 """
+UNEQUAL = "devices:\n" + "".join(f"  - {{name: {name}, threads: 1, gflops: {speed}}}\n" for name, speed in zip(
+    "abcdef", (10, 10, 10, 1, 1, 1))) + "default_link: {latency: 10us, bandwidth: 1Gbit}\n"
 OPTIONS = ("--dropout", "0.1", "--optimizer", "adamw:eps=1e-4", "-q")
 PADDED = ("--dim", "batch=2", "--dim", f"seq={LENGTH}", "--microbatches", "8")
 PACKED = ("--dim", f"seq=auto:{LENGTH}", "--lengths", "data.safetensors", "--batch", str(BATCH), "--microbatches", "8")
@@ -47,8 +49,8 @@ def write_data():
     safetensors_files.write("batch.safetensors", {name: tensor[:BATCH] for name, tensor in data.items()})
 
 
-def compile_plan(skycc, model, out, *options):
-    subprocess.run([skycc, "compile", model, "-d", "cluster.yaml", "-o", out, *OPTIONS, *options], check=True,
+def compile_plan(skycc, model, out, *options, cluster="cluster.yaml"):
+    subprocess.run([skycc, "compile", model, "-d", cluster, "-o", out, *OPTIONS, *options], check=True,
                    stderr=subprocess.DEVNULL)
     subprocess.run([skycc, "verify", f"{out}/plan.json", "--costs", f"{out}/costs.json"], check=True,
                    stdout=subprocess.DEVNULL)
@@ -123,6 +125,32 @@ def test_same_bits_in_one_process(skycc, model, out="three", batch="batch.safete
             compared += 1
     assert compared > 20, compared
     assert run["out/logits"].shape[0] == BATCH
+
+
+def test_orders_of_sums(skycc, model):
+    """A split backward ends layers in another order, and ranks sum them in that order: the bits are the same."""
+    plans, deals = {}, set()
+    for schedule in ("1f1b", "zb"):
+        plan = plans[schedule] = compile_plan(skycc, model, schedule, "--replicas", "2", "--allocate", "even",
+                                              "--schedule", schedule, *PADDED, cluster="unequal.yaml")
+        deals.add(tuple(replica["microbatches"] for replica in plan["replicas"]))
+        train(schedule, "--epochs", "2", "--eval-data", "data.safetensors", "--log", f"{schedule}.csv", "--checkpoint",
+              f"{schedule}-saved")
+    assert "sum_order" not in plans["1f1b"] and len(deals) == 1, (plans["1f1b"].get("sum_order"), deals)
+    order = plans["zb"]["sum_order"]
+    assert order != sorted(order, reverse=True)
+    places = np.argsort(order).astype("<u4").tobytes()
+    for rank in range(len(plans["zb"]["ranks"])):
+        with open(f"zb/stage-{rank:02}", "rb") as program:
+            assert places in program.read(), f"rank {rank} does not know the order of sums"
+    assert_close(values("one-saved"), values("zb-saved"), 2e-6, "sums in another order")
+    for expected, found in zip(log("one.csv"), log("zb.csv"), strict=True):
+        assert_close(expected, found, 1e-6, "sums in another order, the log")
+    assert log("zb.csv") == log("1f1b.csv"), "another order of sums gives other losses"
+    first, second = values("zb-saved"), values("1f1b-saved")
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert np.array_equal(value, second[name]), f"{name} has other bits where sums have another order"
 
 
 def test_tables(skycc, model):
@@ -226,10 +254,13 @@ def main():
         write_data()
         with open("cluster.yaml", "w") as file:
             file.write(CLUSTER)
+        with open("unequal.yaml", "w") as file:
+            file.write(UNEQUAL)
         test_like_one_pipeline(skycc, model)
         test_coded_sums(skycc, model)
         if sys.argv[3:] != ["less"]:
             test_same_bits_in_one_process(skycc, model)
+            test_orders_of_sums(skycc, model)
             test_tables(skycc, f"{data}/bert/bert-nano-tokcls-opset17-dyn.onnx")
             test_large_shared_parameters(skycc)
             test_resumes_where_only_the_first_replica_sees_files()
