@@ -177,6 +177,10 @@ static bool replace_weights(const Exporter *exporter)
             /* With --keep-ties the initializer was trained as one parameter, which has no splits. */
             if (!parameter->split && is_trained(exporter, parameter->name))
                 ok = refuse(exporter, parameter->name, "is missing in the checkpoint");
+            /* What was merged with a trained parameter, but is none, keeps its numbers. */
+            if (parameter->split && replaced[parameter->initializer] &&
+                (parameter->constant || !is_trained(exporter, parameter->leader)))
+                ok = add_split(exporter, parameter, &(TrainedTensor){0}) && ok;
             continue;
         }
         if (parameter->split) {

@@ -77,6 +77,7 @@ typedef struct ImportedParameter {
     const char *alias;    /* what its place in the model is called, where that says more than the name; else NULL */
     ValueId value;        /* the graph's parameter. Tied names share it */
     bool merged;          /* other parameters were split from the same initializer */
+    bool constant;        /* of a split: a buffer or a literal that the exporter merged with a parameter */
     bool trained, frozen; /* frozen: by --freeze or --lora; else trained */
     const char *why;      /* a phrase that says why it is trained or not */
     bool doubtful;        /* it is trained though nothing says that it is no buffer, or not, for its numbers alone */

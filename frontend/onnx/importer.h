@@ -146,6 +146,10 @@ int64_t padding_row(Arena *arena, const Onnx__NodeProto *node);
 /* Which of the model's parameters PyTorch's call got that became this node, as the default exporter tells; `role`
  * ("weight", "bias") chooses among several, unless it is NULL. NULL: none, or not known. */
 const char *called_parameter(Arena *arena, const char *signature, const Onnx__NodeProto *node, const char *role);
+/* What PyTorch's call got that became this node, as the default exporter tells: parameters alone; or buffers, literals
+ * (torch.ones) or the weights that a norm lacks alone. */
+typedef enum CallKind { CALL_UNKNOWN, CALL_OF_PARAMETERS, CALL_OF_CONSTANTS } CallKind;
+CallKind call_kind(Importer *importer, const Onnx__NodeProto *node);
 /* What the model looks like, where that is nothing that skycc compiles: a mixture of experts, a vision model; else
  * NULL. */
 const char *model_hint(Importer *importer);

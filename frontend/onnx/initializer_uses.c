@@ -87,6 +87,7 @@ static const Onnx__NodeProto *node_of(const Importer *importer, const Initialize
 static const char *key_of(Importer *importer, const InitializerUse *use)
 {
     if (use->told) return use->owner;
+    if (use->constant) return "";
     const InitializerUse reader = reader_of(importer, *use);
     const Onnx__NodeProto *proto = node_of(importer, &reader);
     if (!proto) return NULL;
@@ -140,6 +141,47 @@ static void find_owner(Importer *importer, const char *initializer, InitializerU
     if (module) use->owner = importer->model->torchscript ? without_calls(importer, module) : module;
 }
 
+static bool has_several_elements(const Onnx__TensorProto *tensor)
+{
+    bool several = false;
+    for (size_t i = 0; i < tensor->n_dims; i++) several |= tensor->dims[i] > 1;
+    return several;
+}
+
+/* Of the use, if the node reads no other initializer. */
+static CallKind use_kind(Importer *importer, const InitializerUse *use)
+{
+    const Onnx__NodeProto *node = node_of(importer, use);
+    size_t initializers = 0;
+    for (size_t i = 0; node && i < node->n_input; i++)
+        initializers += importer->symbols[importer->nodes[use->node].inputs[i]].kind == SYMBOL_INITIALIZER;
+    return initializers == 1 ? call_kind(importer, node) : CALL_UNKNOWN;
+}
+
+/* The exporter merges parameters with buffers and literals, too. Uses of these follow those of the parameter. */
+static void find_constants(Importer *importer, Symbol *symbol, InitializerUses *uses)
+{
+    InitializerUse *sorted = arena_new_array(&importer->arena, InitializerUse, uses->direct);
+    size_t count = 0, parameters = 0, constants = 0;
+    for (size_t i = 0; i < uses->direct; i++) {
+        InitializerUse *use = &uses->items[i];
+        CallKind kind = use_kind(importer, use);
+        parameters += kind == CALL_OF_PARAMETERS;
+        use->constant = kind == CALL_OF_CONSTANTS;
+        constants += use->constant;
+        if (!use->constant) sorted[count++] = *use;
+    }
+    bool buffer = symbol->parameter ? constants && !count : !parameters;
+    symbol->parameter = !buffer;
+    symbol->buffer = buffer;
+    for (size_t i = 0; i < uses->direct; i++)
+        if (uses->items[i].constant) sorted[count++] = uses->items[i];
+    for (size_t i = 0; i < count; i++) {
+        uses->items[i] = sorted[i];
+        uses->items[i].leader = i;
+    }
+}
+
 static void find_leaders(Importer *importer, const char *initializer, InitializerUses *uses)
 {
     bool through_identities = uses->count > uses->direct;
@@ -170,8 +212,13 @@ void find_initializer_uses(Importer *importer, InitializerUses *uses)
         own->direct++;
     }
     collect(importer, uses, true);
-    for (size_t i = 0; i < count; i++)
-        if (uses[i].count > 1) find_leaders(importer, importer->proto->initializer[i]->name, &uses[i]);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = importer->proto->initializer[i]->name;
+        Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, name)];
+        if (symbol->parameter || (symbol->buffer && has_several_elements(importer->proto->initializer[i])))
+            find_constants(importer, symbol, &uses[i]);
+        if (uses[i].count > 1) find_leaders(importer, name, &uses[i]);
+    }
 }
 
 const char *initializer_use_name(Importer *importer, const InitializerUse *use)
@@ -237,7 +284,7 @@ UseSharing uses_sharing(Importer *importer, const char *initializer, const Initi
     FREED_WITH(string_map_free) StringMap owners = {0};
     for (size_t i = 0; i < uses->count; i++) {
         const InitializerUse *use = &uses->items[i];
-        if (use->leader != i) continue;
+        if (use->leader != i || use->constant) continue;
         if (!use->owner || !string_map_add(&owners, use->owner, 0)) return USES_SHARE;
         own |= owner && use->told && strcmp(use->owner, owner) == 0;
         if (!leaders++ || names_are_apart(use, first)) continue;

@@ -11,7 +11,9 @@ typedef struct InitializerUse {
     size_t leader;     /* number of the first use that is the same parameter: perhaps this one */
     const char *owner; /* that parameter, if the exporter tells it, or the module that reads it; NULL: not known */
     bool told;
-    bool passed; /* Identity nodes pass the initializer on, so direct uses are of what has its name */
+    bool
+        constant; /* the exporter tells that it reads a buffer or a literal, merged with the parameter: the last uses */
+    bool passed;  /* Identity nodes pass the initializer on, so direct uses are of what has its name */
 } InitializerUse;
 
 enum { OUTPUT_USE = -1 };

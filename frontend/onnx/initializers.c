@@ -150,17 +150,28 @@ static uint32_t split_symbol(Importer *importer, const Initializer *initializer,
     return (uint32_t)importer->symbol_count - 1;
 }
 
+/* Whether its uses, but for those of constants, are parameters of their own. */
+static bool is_apart(Importer *importer, const Initializer *initializer)
+{
+    const InitializerUse *other;
+    return tensor_is_constant(&initializer->tensor) ||
+           uses_sharing(importer, initializer->name, &initializer->uses, &other) == USES_APART;
+}
+
 /* Exporters merge initializers that hold the same bytes. In a freshly initialised model this merges separate
  * parameters: all biases are 0, all gains 1. Uses are numbered in order, direct uses of one parameter
  * (initializer_uses.h) as one, so that names do not depend on options. */
 static void split_initializer(Importer *importer, const Initializer *initializer)
 {
     const InitializerUses *uses = &initializer->uses;
+    bool apart = importer->options->untie || (!importer->options->keep_ties && is_apart(importer, initializer));
     uint32_t *symbols = arena_new_array(&importer->arena, uint32_t, uses->count);
     for (size_t i = 0; i < uses->count; i++) {
         const InitializerUse *use = &uses->items[i];
         size_t leader = importer->options->untie && use->input != OUTPUT_USE ? i : use->leader;
-        ImportedParameter parameter = {.name = initializer->name, .split = (int)i, .merged = true};
+        if (!apart && !use->constant) leader = 0;
+        ImportedParameter parameter = {
+            .name = initializer->name, .split = (int)i, .merged = true, .constant = use->constant};
         symbols[i] = leader < i ? symbols[leader]
                      : i == 0   ? initializer->symbol
                                 : split_symbol(importer, initializer, i);
@@ -185,10 +196,8 @@ static bool is_split(Importer *importer, const Initializer *initializer)
     for (size_t i = 1; i < uses->count; i++) several |= uses->items[i].leader == i;
     if (!initializer->trained || !several) return false;
     if (importer->options->untie) return true;
-    const InitializerUse *other;
-    return !importer->options->keep_ties && !importer->distinct && initializer->tensor.data &&
-           (tensor_is_constant(&initializer->tensor) ||
-            uses_sharing(importer, initializer->name, uses, &other) == USES_APART);
+    if (importer->distinct || !initializer->tensor.data) return false;
+    return uses->items[uses->count - 1].constant || (!importer->options->keep_ties && is_apart(importer, initializer));
 }
 
 static void find_clones(Importer *importer, const Initializer *initializers, size_t count)
@@ -472,16 +481,16 @@ bool import_initializers(Importer *importer)
     Tie *ties = arena_new_array(&importer->arena, Tie, count);
     bool ok = true;
     mark_buffers(importer);
-    for (size_t i = 0; i < count; i++) ok = read_initializer(importer, i, &initializers[i]) && ok;
+    InitializerUses *uses = arena_new_array(&importer->arena, InitializerUses, count);
+    find_initializer_uses(importer, uses);
+    for (size_t i = 0; i < count; i++) {
+        initializers[i].uses = uses[i];
+        ok = read_initializer(importer, i, &initializers[i]) && ok;
+    }
     mark_scales(importer);
     if (ok) {
         warn_of_quantized(importer, initializers, count);
-        InitializerUses *uses = arena_new_array(&importer->arena, InitializerUses, count);
-        find_initializer_uses(importer, uses);
-        for (size_t i = 0; i < count; i++) {
-            initializers[i].uses = uses[i];
-            unfold(importer, &initializers[i]);
-        }
+        for (size_t i = 0; i < count; i++) unfold(importer, &initializers[i]);
         find_clones(importer, initializers, count);
         for (size_t i = 0; i < count && !importer->options->untie && !importer->distinct; i++) {
             const OnnxTensor *tensor = &initializers[i].tensor;

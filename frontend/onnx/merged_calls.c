@@ -185,8 +185,8 @@ static void warn(Importer *importer, const Signature *signature)
     }
     if (!found) return;
     const char *hint = arena_format(&importer->model->arena,
-                                    "export with optimize=False or with dynamo=False; ignore this if the model does "
-                                    "not use '%s'",
+                                    "export with optimize=False or with dynamo=False; this is right only if the "
+                                    "model ties the two, or does not use '%s'",
                                     first->name);
     diagnostics_warning(importer->diagnostics, PLACE_FILE(importer->graph->file), hint,
                         "has no '%s' (the first of %zu such parameters), as the exporter merges calls of modules that "

@@ -239,6 +239,38 @@ const char *called_parameter(Arena *arena, const char *signature, const Onnx__No
     return count == 1 || fitting == 1 ? found : NULL;
 }
 
+/* Whether PyTorch names what such a call gives so: "ones", "ones_1". */
+static bool is_literal(const char *name)
+{
+    static const char *const calls[] = {"ones", "zeros", "full", "ones_like", "zeros_like", "full_like"};
+    size_t length = strlen(name);
+    while (length && name[length - 1] >= '0' && name[length - 1] <= '9') length--;
+    length -= length > 1 && length < strlen(name) && name[length - 1] == '_';
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strlen(calls[i]) == length && strncmp(name, calls[i], length) == 0) return true;
+    return false;
+}
+
+CallKind call_kind(Importer *importer, const Onnx__NodeProto *node)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    Arena *arena = &importer->arena;
+    const char *text = importer->signature ? node_metadata(arena, node, "pkg.torch.onnx.fx_node") : NULL,
+               *start = text ? strstr(text, "(args = (") : NULL, *norm = text ? strstr(text, "_norm.") : NULL;
+    size_t values = 0, parameters = 0, constants = 0;
+    for (const char *name = start; name && (name = strchr(name, '%')); values++) {
+        name++;
+        const char *value = arena_string_n(arena, name, strspn(name, word)),
+                   *line = strstr(importer->signature, arena_format(arena, "\n%s: ", value));
+        const char *kind = line ? line + strlen(value) + 3 : "";
+        parameters += strncmp(kind, "PARAMETER ", 10) == 0;
+        constants += strncmp(kind, "BUFFER ", 7) == 0 || strncmp(kind, "CONSTANT_TENSOR ", 16) == 0 ||
+                     (is_literal(value) && !string_map_find(&importer->names, value));
+    }
+    if (parameters) return constants ? CALL_UNKNOWN : CALL_OF_PARAMETERS;
+    return constants || (values == 1 && norm && norm < start) ? CALL_OF_CONSTANTS : CALL_UNKNOWN;
+}
+
 /* Whether an input is of the form [batch, channels, height, width]. */
 static bool takes_pictures(const Onnx__GraphProto *graph)
 {

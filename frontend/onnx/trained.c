@@ -231,6 +231,8 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
                                  .why = choice.mask ? "is a parameter, as the exporter says, but holds a mask"
                                                     : "is a parameter, as the exporter says"};
     choice.unsure |= told && !choice.trained; /* it may be a parameter without requires_grad */
+    if (parameter->constant)
+        choice = (TrainedChoice){.why = "is a buffer or a constant, which the exporter merged with a parameter"};
     bool optimised = judge_folded(parameter->name, &choice), doubtful = judge_by_name(importer, parameter, &choice);
     const TrainingRule *rule = facts[parameter->value].rule;
     bool left = !rule && importer->options->adapters && choice.trained && !facts[parameter->value].is_head;

@@ -235,9 +235,35 @@ def merged_calls():
         require(f"skycc trains '{other}' in its place" in message or not said, message)
 
 
+def merged_constants():
+    """Buffers, literals and the ones of a norm without weights, which the exporter merges with a parameter that starts
+    equal, keep their numbers, whichever of them the exporter names the initializer of."""
+    for name, call, says in (("buffer", "mul.Tensor](args = (%x, %b_s)", "PARAMETER"),
+                             ("literal", "mul.Tensor](args = (%x, %ones_1)", "PARAMETER"),
+                             ("norm", "layer_norm.default](args = (%x, [4], None, None, 1e-05)", "PARAMETER"),
+                             ("named", "mul.Tensor](args = (%x, %b_s)", "BUFFER")):
+        operator = "LayerNormalization" if name == "norm" else "Mul"
+        nodes = [helper.make_node(operator, ["x", "folded"], ["y"]), helper.make_node("Add", ["y", "folded"], ["sum"])]
+        for node, text in zip(nodes, (call, "add.Tensor](args = (%y, %p_m_v)")):
+            metadata(node, 9, pkg__torch__onnx__fx_node=f"%a = call_function[target=torch.ops.aten.{text}")
+        start = real(WIDTH, seed=3).astype("f4")
+        model(name, 2, nodes, start, "sum", says=says)
+        edit(name, signature="\np_m_v: PARAMETER target='m.v'\nb_s: BUFFER target='s'")
+        code, message, parameters = trained(name)
+        require(code == 0 and parameters == {"table", "matrix", "folded"}, name, message, parameters)
+        done = subprocess.run([skycc, "export", name, "out.safetensors", "-o", "trained.onnx"], capture_output=True,
+                              text=True)
+        require(done.returncode == 0, name, done.stderr)
+        graph = onnx.load("trained.onnx").graph
+        weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        read = [weights[node.input[1]] for node in graph.node if node.op_type in (operator, "Add")]
+        require(np.array_equal(read[0], start) and not np.array_equal(read[1], start), name, "is exported with", read)
+
+
 with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
     os.chdir(scratch)
     merged_calls()
+    merged_constants()
     both, kind, positions = {"table", "matrix", "folded"}, real(WIDTH, seed=3), real(1, TOKENS, WIDTH, seed=4)
     one, pair, rows = kind.reshape(1, -1), real(2, WIDTH, seed=5), np.arange(TOKENS)
     same("types", 2, ADD, np.zeros((2, TOKENS), int), one, "sum")
