@@ -6,11 +6,15 @@
 #include "frontend/onnx/normalize.h"
 #include "frontend/onnx/importer.h"
 
-/* Whether the node can be tried: no input of it failed before. */
+/* Whether the node can be tried: no input of it failed before, and none is a sequence but that of SequenceAt. */
 static bool gather_inputs(Importer *importer, const SourceNode *source, ValueId *inputs)
 {
+    char place[512];
     for (size_t i = 0; i < source->proto->n_input; i++) {
         if (!source->inputs[i]) continue;
+        if (importer->symbols[source->inputs[i]].parts && (i || source->rule->apply != normalize_sequence_at))
+            return diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR,
+                                     source_place(importer, source, place), NULL, "input %zu is a sequence", i);
         inputs[i] = importer->symbols[source->inputs[i]].value;
         bool of_branch = i > 0 && source->rule->apply == normalize_if; /* perhaps of the one not taken */
         if (!inputs[i] && !of_branch) return false;
@@ -123,7 +127,11 @@ static bool import_outputs(Importer *importer)
     bool ok = true, has_loss = false;
     for (size_t i = 0; i < importer->proto->n_output; i++) {
         const Onnx__ValueInfoProto *output = importer->proto->output[i];
-        ValueId value = importer->symbols[*string_map_find(&importer->names, output->name)].value;
+        const Symbol *symbol = &importer->symbols[*string_map_find(&importer->names, output->name)];
+        ValueId value = symbol->value;
+        if (symbol->parts)
+            return diagnostics_error(importer->diagnostics, EXIT_UNSUPPORTED_OPERATOR, PLACE_FILE(graph->file), NULL,
+                                     "output '%s' is a sequence", output->name);
         graph_add_output(graph, output->name, value);
         has_loss = has_loss || value == graph->loss;
         ok = check_declared(importer, output, graph_value(graph, value)) && ok;

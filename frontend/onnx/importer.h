@@ -21,7 +21,9 @@ typedef struct Symbol {
     bool trained;            /* ... through operators that pass gradients */
     bool parameter, buffer;  /* the exporter says so (module_path.c) */
     const char *folded_from; /* names of what the exporter computed it of; NULL: it does not say */
-    bool scales;             /* a scale or a zero point of quantised numbers */
+    const ValueId *parts;    /* of a sequence: its tensors; else NULL */
+    int64_t part_count;
+    bool scales; /* a scale or a zero point of quantised numbers */
 } Symbol;
 
 /* FOLD_COMPUTES: of the elements of parameters; FOLD_MOVES: these themselves, in another order, or some of them. */

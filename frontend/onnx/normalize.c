@@ -104,6 +104,8 @@ static const Normalization table[] = {
     {"", "Tile", normalize_tile, OP_NONE, 2, 3, PASSES_GRADIENTS},
     {"", "Slice", normalize_slice, OP_NONE, 1, 5, PASSES_GRADIENTS},
     {"", "Split", normalize_split, OP_NONE, 1, 2, PASSES_GRADIENTS},
+    {"", "SplitToSequence", normalize_split_to_sequence, OP_NONE, 1, 2, PASSES_GRADIENTS},
+    {"", "SequenceAt", normalize_sequence_at, OP_NONE, 2, 2, PASSES_GRADIENTS},
     {"", "Concat", normalize_concat, OP_NONE, 1, -1, PASSES_GRADIENTS},
     {"", "Pad", normalize_pad, OP_NONE, 1, 4, PASSES_GRADIENTS},
     {"", "Gather", normalize_gather, OP_Gather, 2, 2, PASSES_GRADIENTS},

@@ -160,9 +160,10 @@ NormalizeRule normalize_integer_division, normalize_power, normalize_modulo, nor
 NormalizeRule normalize_constant, normalize_constant_of_shape, normalize_range, normalize_shape,
     normalize_size; /* normalize_constant.c */
 NormalizeRule normalize_reshape, normalize_flatten, normalize_squeeze, normalize_unsqueeze, normalize_transpose,
-    normalize_expand, normalize_tile, normalize_slice, normalize_split, normalize_concat; /* normalize_movement.c */
-NormalizeRule normalize_pad;                                                              /* normalize_pad.c */
-NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot;     /* normalize_index.c */
+    normalize_expand, normalize_tile, normalize_slice, normalize_split, normalize_concat, normalize_split_to_sequence,
+    normalize_sequence_at;                                                            /* normalize_movement.c */
+NormalizeRule normalize_pad;                                                          /* normalize_pad.c */
+NormalizeRule normalize_gather, normalize_trilu, normalize_cumsum, normalize_one_hot; /* normalize_index.c */
 NormalizeRule normalize_gather_elements, normalize_gather_nd, normalize_scatter_elements, normalize_scatter_nd,
     normalize_arg_max, normalize_non_zero; /* normalize_scatter.c */
 NormalizeRule normalize_packed_attention, normalize_bias_gelu, normalize_fast_gelu, normalize_fused_matmul,

@@ -249,6 +249,50 @@ bool normalize_split(OnnxNode *node)
     return true;
 }
 
+/* Its parts stay with the symbol: nothing but SequenceAt may read a sequence. */
+bool normalize_split_to_sequence(OnnxNode *node)
+{
+    enum { MOST_PARTS = 1 << 16 };
+    Shape shape = shape_of(node, node->inputs[0]), without = {.rank = shape.rank - 1};
+    int64_t axis = integer_attribute(node, "axis", 0), start = 0;
+    const int64_t *given = NULL;
+    bool has_sizes = has_input(node, 1), listed = has_sizes && shape_of(node, node->inputs[1]).rank > 0,
+         keeps = integer_attribute(node, "keepdims", 1) || has_sizes;
+    int count = has_sizes ? constant_integers(node, 1, &given) : 0;
+    if (count < 0 || !check_axis(node, &axis, shape.rank)) return false;
+    int64_t extent = shape.dim[axis], size = listed || !has_sizes ? 1 : given[0];
+    if (size < 1) return node_error(node, NULL, "cannot split into parts of %lld", (long long)size);
+    int64_t parts = listed ? count : extent / size + (extent % size > 0);
+    if (!parts || parts > MOST_PARTS) return node_unsupported(node, NULL, "has %lld parts", (long long)parts);
+    for (int i = 0, k = 0; i < shape.rank; i++)
+        if (i != axis) without.dim[k++] = shape.dim[i];
+    ValueId *values = arena_new_array(&node->importer->arena, ValueId, (size_t)parts);
+    for (int64_t i = 0, length; i < parts; start += length, i++) {
+        length = listed ? given[i] : size < extent - start ? size : extent - start;
+        if (length < 0 || length > extent - start || (i == parts - 1 && start + length != extent))
+            return node_error(node, NULL, "the sizes of its parts do not add up to the axis");
+        values[i] = emit_part(node, node->inputs[0], axis, start, length);
+        if (!keeps) values[i] = emit_reshape(node, values[i], &without);
+        if (!values[i]) return false;
+    }
+    Symbol *sequence = &node->importer->symbols[node->source->outputs[0]];
+    sequence->parts = values;
+    sequence->part_count = parts;
+    return set_output(node, 0, values[0]);
+}
+
+bool normalize_sequence_at(OnnxNode *node)
+{
+    const Symbol *sequence = &node->importer->symbols[node->source->inputs[0]];
+    const int64_t *position;
+    int count = constant_integers(node, 1, &position);
+    if (count < 0) return false;
+    if (!sequence->parts) return node_error(node, NULL, "input 0 is no sequence");
+    if (count != 1 || position[0] < -sequence->part_count || position[0] >= sequence->part_count)
+        return node_error(node, NULL, "the position is outside the sequence of %lld", (long long)sequence->part_count);
+    return set_output(node, 0, sequence->parts[position[0] < 0 ? position[0] + sequence->part_count : position[0]]);
+}
+
 /* Some exporters put scalars among the parts of a shape: they count as lists of one. */
 bool normalize_concat(OnnxNode *node)
 {

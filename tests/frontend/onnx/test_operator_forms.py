@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Operators in the forms that they have had from opset 7 on: for every opset one model that holds each of them once or
 more, whose outputs and gradients `skycc run`, by the interpreter and compiled, must compute as PyTorch does in float64.
-Then the same of constants alone, which are folded while they are imported.
+Then the same of constants alone, which are folded while they are imported. Sequences are refused that are more than
+the parts of a tensor.
 
     tests/frontend/onnx/test_operator_forms.py SKYCC
 """
 import math
+import subprocess
 import sys
 import tempfile
 
@@ -243,6 +245,19 @@ form("Split", [BLOCK], split, lambda x: x.split([1, 3], 2))
 form("SplitEqual", [BLOCK], lambda m, x: m.node("Split", [x], 2, axis=-1), lambda x: x.split(2, 2), 11, 17)
 form("SplitNumber", [BLOCK], lambda m, x: m.node("Split", [x], 3, axis=2, num_outputs=3),
        lambda x: x.split([2, 2, 0], 2)[:2] + (x[:, :, 4:],), 18)
+
+
+def sequence(m, x, axis, positions, sizes=(), **attributes):
+    """Parts of x at these positions, which are written in any way."""
+    parts = m.node("SplitToSequence", [x, *sizes], axis=axis, **attributes)
+    return [m.node("SequenceAt", [parts, m.constant(i, np.int64)]) for i in positions]
+
+
+form("Sequence", [BLOCK], lambda m, x: sequence(m, x, 2, (-1, 0), [m.integers(1, 3)]),
+     lambda x: x.split([1, 3], 2)[::-1], 11)
+form("SequenceOfEqual", [BLOCK], lambda m, x: sequence(m, x, -1, (1, 0), [m.constant(3, np.int64)]),
+     lambda x: x.split(3, 2)[::-1], 11)
+form("SequenceOfRows", [BLOCK], lambda m, x: sequence(m, x, 1, (1, -1), keepdims=0), lambda x: (x[:, 1], x[:, -1]), 11)
 
 
 def pad(m, x, mode, pads, *more):
@@ -548,9 +563,29 @@ def check(opset, folder, constant, arguments):
     return [f"opset {opset}: {line}" for line in wrong]
 
 
+def check_refusals(folder):
+    """Sequences that are read otherwise, and positions and sizes that do not fit."""
+    wrong, path = [], f"{folder}/model.onnx"
+    for said, sizes, build in (("input 0 is a sequence", (), lambda m, parts: parts),
+                               ("the position is outside the sequence of 3", (),
+                                lambda m, parts: m.node("SequenceAt", [parts, m.integers(3)])),
+                               ("input 0 is no sequence", (),
+                                lambda m, parts: m.node("SequenceAt", ["x", m.integers(0)])),
+                               ("do not add up", (1, 1),
+                                lambda m, parts: m.node("SequenceAt", [parts, m.integers(0)]))):
+        model = Model(18)
+        model.add_input("x", BLOCK)
+        sizes = [model.integers(*sizes)] if sizes else []
+        model.add_output("y", build(model, model.node("SplitToSequence", ["x", *sizes], axis=1)))
+        model.save(path)
+        result = subprocess.run([sys.argv[1], "check", path], capture_output=True, text=True)
+        wrong += [f"{said}: {result.returncode} {result.stderr}"] * (not result.returncode or said not in result.stderr)
+    return wrong
+
+
 def main():
-    wrong = []
     with tempfile.TemporaryDirectory() as folder:
+        wrong = check_refusals(folder)
         for opset in FEW if "few" in sys.argv[2:] else OPSETS:
             wrong += check(opset, folder, False, ["--interpret"])
             wrong += check(opset, folder, False, []) if opset in COMPILED else []
