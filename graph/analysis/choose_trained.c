@@ -327,7 +327,7 @@ TrainedChoice choose_trained(UseSurvey *survey, ValueId parameter)
 {
     const Value *value = graph_value(survey->graph, parameter);
     if (!survey->outside_trigonometry[parameter])
-        return fixed("reaches outputs through sines and cosines only: frequencies of positions");
+        return fixed_by_numbers("reaches outputs through sines and cosines only: frequencies of positions");
     if (elements_are_sinusoids(value->dtype, &value->shape, value->data))
         return fixed_by_numbers("holds sines and cosines of positions");
     memset(survey->visited, 0, survey->graph->node_count);

@@ -12,7 +12,7 @@ typedef struct TrainedChoice {
     bool copies;     /* it would be trained, but holds copies of one parameter, which would be trained apart */
     bool activation; /* it would be trained, but has the form of heads of activations: [1, heads, rows, width] */
     bool mask;       /* it would be trained if it held other numbers than 0 and one more */
-    bool by_numbers; /* it would be trained if it held other numbers */
+    bool by_numbers; /* it would be trained if it held other numbers, or were not an angle */
     const char *why; /* a phrase: "a factor of a matrix product"; static */
 } TrainedChoice;
 

@@ -373,12 +373,16 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
             ("onnx::MatMul_12", "MatMul", "/query/MatMul", True, None),
             ("onnx::Gemm_12", "MatMul", "/query/MatMul", True, "does not say of 'onnx::Gemm_12'"),
             ("onnx::MatMul_12", "MatMul", "/m/MatMul", True, "does not say of 'onnx::MatMul_12'"),
+            ("onnx::Sin_12", "Sin", "", False, "'onnx::Sin_12' (reaches outputs through sines and cosines only"),
+            ("m.inv_freq", "Sin", "", False, None),
             ("temperature", "Mul", "", False, "is one number that something is computed with")):
         values = {"MatMul": real(WIDTH, WIDTH, seed=6), "Eye": np.eye(WIDTH), "Mask": np.eye(TOKENS, WIDTH)}
         value = values.get(op, kind)
         value = np.array(0.5) if tensor == "temperature" else value
-        op = {"Eye": "MatMul", "Mask": "Add"}.get(op, op)
-        model("script", 2, [helper.make_node(op, ["x", tensor], ["sum"])], value, "sum", tensor=tensor)
+        angle = [helper.make_node("Sin", [tensor], ["angle"])] if op == "Sin" else []
+        op = {"Eye": "MatMul", "Mask": "Add", "Sin": "Add"}.get(op, op)
+        nodes = [*angle, helper.make_node(op, ["x", "angle" if angle else tensor], ["sum"])]
+        model("script", 2, nodes, value, "sum", tensor=tensor)
         edit("script", "pytorch", sum=node, logits="/m/head/MatMul")
         code, message, parameters = trained("script", "--train", "matrix", "--freeze", "table")
         wanted = {"matrix", tensor} if trains else {"matrix"}
