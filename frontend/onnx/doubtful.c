@@ -13,6 +13,11 @@ bool named_by_module(const Importer *importer, const char *name)
     return !made && (strchr(name, '.') || importer->model->torchscript);
 }
 
+bool computed_by_torchscript(const Importer *importer, const char *name)
+{
+    return importer->model->torchscript && strncmp(name, "onnx::", 6) == 0;
+}
+
 /* The name's last component, without the number of a split. */
 static const char *last_component(Arena *arena, const char *name)
 {

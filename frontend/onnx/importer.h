@@ -101,6 +101,8 @@ bool judge_by_name(Importer *importer, const ImportedParameter *parameter, Train
 void tell_doubtful(const Importer *importer);
 /* Whether the name comes from a module, not from an exporter that needed one for what it computed. */
 bool named_by_module(const Importer *importer, const char *name);
+/* Whether TorchScript's exporter gave the name to what it computed. */
+bool computed_by_torchscript(const Importer *importer, const char *name);
 
 /* branches.c: puts the nodes of both branches before every If, with unique names and the condition that they need; only
  * those that the constant condition chooses are imported. The If then reads its condition and the results of both

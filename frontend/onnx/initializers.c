@@ -54,7 +54,8 @@ static bool read_initializer(Importer *importer, size_t index, Initializer *init
     widen_tensor(importer, &initializer->tensor);
     const Symbol *symbol = &importer->symbols[initializer->symbol];
     const OnnxTensor *tensor = &initializer->tensor;
-    bool named = importer->model->torchscript && named_by_module(importer, initializer->name);
+    bool named = (importer->model->torchscript && named_by_module(importer, initializer->name)) ||
+                 computed_by_torchscript(importer, initializer->name);
     bool own = (tensor->shape.rank > 0 || symbol->parameter || named ||
                 is_computed(importer, initializer->name, symbol->folded_from)) &&
                !symbol->buffer;

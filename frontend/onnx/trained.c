@@ -245,7 +245,9 @@ static void choose(Importer *importer, UseSurvey *survey, const NameFacts *facts
     parameter->trained = left ? false : rule ? rule->train : choice.trained;
     parameter->frozen = overruled && !parameter->trained;
     parameter->why = !parameter->frozen ? choice.why : left ? "is frozen by --lora" : "is frozen by --freeze";
-    parameter->doubtful = !rule && !left && (doubtful || (choice.by_numbers && !choice.unsure && !choice.trained));
+    bool decided =
+        (choice.by_numbers && !choice.unsure) || (number && computed_by_torchscript(importer, parameter->name));
+    parameter->doubtful = !rule && !left && (doubtful || (decided && !choice.trained));
 }
 
 /* A trained parameter that may be among packed ones: a matrix or a vector that is not one number throughout. */

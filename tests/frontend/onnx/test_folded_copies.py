@@ -375,10 +375,11 @@ with tempfile.TemporaryDirectory(prefix="skycc-test-") as scratch:
             ("onnx::MatMul_12", "MatMul", "/m/MatMul", True, "does not say of 'onnx::MatMul_12'"),
             ("onnx::Sin_12", "Sin", "", False, "'onnx::Sin_12' (reaches outputs through sines and cosines only"),
             ("m.inv_freq", "Sin", "", False, None),
+            ("onnx::Mul_12", "Mul", "", False, "'onnx::Mul_12' (is one number that something is computed with)"),
             ("temperature", "Mul", "", False, "is one number that something is computed with")):
         values = {"MatMul": real(WIDTH, WIDTH, seed=6), "Eye": np.eye(WIDTH), "Mask": np.eye(TOKENS, WIDTH)}
         value = values.get(op, kind)
-        value = np.array(0.5) if tensor == "temperature" else value
+        value = np.array(0.5) if tensor in ("temperature", "onnx::Mul_12") else value
         angle = [helper.make_node("Sin", [tensor], ["angle"])] if op == "Sin" else []
         op = {"Eye": "MatMul", "Mask": "Add", "Sin": "Add"}.get(op, op)
         nodes = [*angle, helper.make_node(op, ["x", "angle" if angle else tensor], ["sum"])]
