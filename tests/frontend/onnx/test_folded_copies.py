@@ -10,7 +10,8 @@ buffer. Of what the default exporter says it computed of
 parameters nothing is trained, nor of what ONNX Runtime's optimiser computed of them; what the exporter computed of
 constants and buffers is no parameter. Names of weights tell a mixture of experts, which is refused by this name. Layers
 that are clones start with the same numbers, and are parameters of their own; what one layer's calls read is one. A
-warning names what is not trained only because of its numbers.
+warning names what is not trained only because of its numbers. Buffers and literals that
+an exporter merged with a parameter keep their numbers.
 
     tests/frontend/onnx/test_folded_copies.py SKYCC
 """
