@@ -19,6 +19,7 @@
 #include "driver/compile/training_model.h"
 #include "driver/compile/weights.h"
 #include "partitioner/report/report.h"
+#include "partitioner/report/report_words.h"
 
 typedef struct Compilation {
     const Options *options;
@@ -27,7 +28,8 @@ typedef struct Compilation {
     StagePrograms pipeline;
     OutputDirectory directory;
     Arena arena;
-    const char *note; /* what a phase adds to the line about its time; NULL: it had nothing to do */
+    uint64_t kept_bytes; /* of EmitTimes */
+    const char *note;    /* what a phase adds to the line about its time; NULL: it had nothing to do */
 } Compilation;
 
 static bool write_output(const char *path, Buffer *text, Diagnostics *diagnostics)
@@ -214,6 +216,7 @@ static bool emit_code(Compilation *compilation, Diagnostics *diagnostics)
     if (!stage_programs_emit(pipeline, &compilation->planned.cluster, &emit, &times, diagnostics)) return false;
     compilation->note = arena_format(&compilation->arena, " (%zu kernels, %zu cached: %.3f s; linking %zu: %.3f s)",
                                      times.kernels, times.cached, times.compile_s, pipeline->rank_count, times.link_s);
+    compilation->kept_bytes = times.kept_bytes;
     tell_unused_sites(compilation, diagnostics);
     return true;
 }
@@ -275,6 +278,12 @@ static bool compile(Compilation *compilation, Diagnostics *diagnostics)
     const PlannedModel *planned = &compilation->planned;
     report_print(&(Report){.plan = &planned->plan, .costs = &planned->costs, .advice = &compilation->advice}, "text",
                  &text);
+    char kept[REPORT_TEXT];
+    if (compilation->kept_bytes)
+        buffer_print(&text,
+                     "Products keep weights in the order in which they read them: up to %s more per process than "
+                     "planned, where a device has it to spare.\n",
+                     report_bytes((int64_t)compilation->kept_bytes, kept));
     return write_output("-", &text, diagnostics);
 }
 

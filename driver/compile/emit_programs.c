@@ -217,13 +217,16 @@ static bool emit_objects(Emission *emission, Diagnostics *diagnostics)
 static void keep_weights(Emission *emission, SkyProgram *program)
 {
     if (emission->target.bf16 == BF16_NONE || program->opencl_device || program->microbatch_count < 2) return;
+    uint64_t all = 0;
     for (uint32_t s = 0; s < program->stage_count; s++) {
         SkyStage *stage = (SkyStage *)&program->stages[s];
         uint64_t state = stage->space_bytes[SKY_SPACE_STATE], spare = program->spare_bytes;
-        if (spare <= state) return;
+        if (spare <= state) break;
         uint64_t kept = stage_keep_weights(stage, &emission->pipeline->arena, spare - state);
         if (spare != UINT64_MAX) program->spare_bytes -= kept;
+        all += kept;
     }
+    if (all > emission->times->kept_bytes) emission->times->kept_bytes = all;
 }
 
 static bool emit_target(Emission *emission, Diagnostics *diagnostics)

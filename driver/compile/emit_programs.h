@@ -17,6 +17,7 @@ typedef struct EmitOptions {
 typedef struct EmitTimes {
     size_t kernels, cached; /* over all targets; `cached` came from the cache */
     double compile_s, link_s;
+    uint64_t kept_bytes; /* the most that a rank has beyond its plan for weights in the order of their products */
 } EmitTimes;
 
 /* Writes DIRECTORY/stage-NN (or stage-NN.ll, .s; stage-NN.o and the kernels' objects). Errors: EXIT_TOOLCHAIN. */
