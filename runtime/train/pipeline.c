@@ -420,13 +420,10 @@ static void begin_microbatch(Pipeline *pipeline, const PipelineBatch *batch, uin
 /* A list of a micro-batch. The first one of a batch keeps the weights for the others. */
 static bool run_list(Pipeline *pipeline, uint32_t local, SkyListKind list, uint32_t slot, Diagnostics *diagnostics)
 {
-    float *said = &pipeline->execution->step[SKY_STEP_WEIGHTS_KEPT];
     bool *kept = &pipeline->weights_kept[local * SKY_LIST_COUNT + list];
-    *said = *kept;
-    bool ok = execution_run(pipeline->execution, local, list, slot, diagnostics);
+    pipeline->execution->step[SKY_STEP_WEIGHTS_KEPT] = *kept;
     *kept = true;
-    *said = 0;
-    return ok;
+    return execution_run(pipeline->execution, local, list, slot, diagnostics);
 }
 
 static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyInstruction *item,
