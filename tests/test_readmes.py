@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Every folder of more than ten files has a README.md that names each of its files.
+"""Every folder of more than ten files has a README.md that names each of its files; ARCHITECTURE.md's counts of lines
+are true.
 
     tests/test_readmes.py SOURCE_DIRECTORY
 
@@ -67,6 +68,15 @@ def main():
         failures += [
             f"{page[2:]} does not name {file}" for file in listed if not any(names(word, file) for word in words)
         ]
+    with open("ARCHITECTURE.md", encoding="utf-8") as page:
+        counts = re.findall(r"`([\w/]+\.c)` \((\d+) lines\)", page.read())
+    for path, told in counts:
+        with open(path, "rb") as file:
+            lines = file.read().count(b"\n")
+        if lines != int(told):
+            failures.append(f"ARCHITECTURE.md says that {path} has {told} lines; it has {lines}")
+    if len(counts) != 3:
+        failures.append(f"ARCHITECTURE.md tells the lengths of {len(counts)} files, not of three")
     print("\n".join(failures))
     print(f"{folders} folders checked, {len(failures)} files or READMEs missing")
     return bool(failures) or folders < 25
