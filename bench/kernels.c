@@ -10,7 +10,7 @@
  *   --threads=N           threads (1)
  *   --data=FILE           packs the first rows of a data set over the dimension bound last
  *   --form=LINESxLENGTH   into packed sequences of this form
- *   --lines=N             as if the micro-batch had N of them
+ *   --tokens=N            as if the micro-batch had rows in so many tokens
  *   --keep=1              as every micro-batch of a step but the first: weights are kept (codegen/stage/stage_kept.h)
  *   --waves=1             one row of the table is a wave of calls that do not wait for each other
  *
@@ -32,7 +32,7 @@
 #include "runtime/storage/row_lengths.h"
 
 static int steps = 10, threads = 1, by_waves = 0, keeps_weights = 0;
-static uint32_t lines_wanted; /* of the micro-batch of a data set; 0: what the first batch has */
+static uint32_t tokens_wanted; /* of the micro-batch of a data set; 0: what the first batch has */
 
 static uint32_t line_size(const SkyCall *call) { return by_waves ? sky_wave_size(call) : sky_group_size(call); }
 
@@ -187,11 +187,11 @@ static bool fill_packed(Execution *execution, const char *path, Diagnostics *dia
     for (uint32_t i = 0; i < stage->input_count; i++)
         packed_batch_fill(&batch, &dataset, program, &stage->inputs[i], numbers, 0,
                           execution_address(execution, 0, 0, stage->inputs[i].location));
-    uint32_t lines = lines_wanted ? lines_wanted : packed_batch_lines(&batch, 0);
-    if (program->lines_vary) execution_set_lines(execution, 0, 0, lines);
-    printf("%u micro-batches of %ux%u, at most %u rows a line; measured with %u lines\n", batch.microbatches,
+    uint32_t tokens = tokens_wanted ? tokens_wanted : row_packer_tokens(&batch.packer, 0);
+    if (program->lines_vary) execution_set_tokens(execution, 0, 0, tokens);
+    printf("%u micro-batches of %ux%u, at most %u rows a line; measured with %u tokens\n", batch.microbatches,
            program->packing.lines, program->packing.length, program->packing.slots,
-           program->lines_vary ? lines : program->packing.lines);
+           program->lines_vary ? tokens : program->packing.lines * program->packing.length);
     return true;
 }
 
@@ -266,8 +266,8 @@ static bool read_option(const char *name, const char *value, ModelOptions *optio
         steps = number < 1 ? 1 : number;
     else if (strcmp(name, "--threads") == 0)
         threads = number < 1 ? 1 : number;
-    else if (strcmp(name, "--lines") == 0)
-        lines_wanted = (uint32_t)number;
+    else if (strcmp(name, "--tokens") == 0)
+        tokens_wanted = (uint32_t)number;
     else if (strcmp(name, "--data") == 0)
         options->lengths.data = value;
     else

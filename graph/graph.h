@@ -54,6 +54,7 @@ typedef struct Value {
     int line_axis;      /* 1 + the dimension that counts lines, times what each line has along it; 0: none does;
                           LINES_SPREAD: one grows with them otherwise. Set by pack_rows.h, handed on by the axes rules
                           of nodes; 0 where a micro-batch has one line */
+    bool by_token; /* where lines stand first: what each has is one piece per token, in their order. Set likewise */
 } Value;
 
 enum { LINES_SPREAD = -1 };

@@ -195,8 +195,8 @@ static void free_builder(StageBuilder *builder)
     free(builder->groups);
     free(builder->wave);
     free(builder->kernels);
-    void *taken[] = {builder->holder,   builder->update, builder->kept,
-                     builder->location, builder->placed, builder->block_bytes};
+    void *taken[] = {builder->holder, builder->update,      builder->kept,      builder->location,
+                     builder->placed, builder->block_bytes, builder->needs_tail};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) value_array_return(builder->index->arrays, taken[i]);
     value_arrays_clear(builder->index->arrays);
     buffer_free(&builder->constants);

@@ -53,6 +53,8 @@ typedef struct StageBuilder {
     size_t end[SKY_LIST_COUNT]; /* of each list in lowering.calls, where the next begins */
     bool *kept;                 /* per value: outlives the list that writes it */
     bool *recomputed;           /* per forward call: backward runs it again; NULL: none */
+    bool cuts_tokens;           /* calls leave out the tokens after a line's last row, where they can */
+    bool *needs_tail;           /* per value: its tokens that are left out are read; NULL: none's are */
     SkyLocation *location;      /* per value, where placed */
     bool *placed;
     LoweredGroup *groups;  /* per call: where it belongs; group 0: nowhere */
@@ -136,7 +138,7 @@ void stage_find_lines(StageBuilder *builder);
 
 /* How a call does without the lines that a micro-batch lacks: the fields of SkyCall that are called so. */
 typedef struct LineCut {
-    uint32_t axis, extent, blocks, loops;
+    uint32_t axis, extent, token_extent, blocks, loops;
     uint64_t line_bytes[KERNEL_MAX_OPERANDS];
 } LineCut;
 
@@ -144,6 +146,10 @@ typedef struct LineCut {
  * call's group, or 0. False if the call has to have all lines; the kernel may have been changed then. */
 bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
                      LineCut *cut);
+
+/* ---- stage_tokens.c ---- */
+/* Finds out whether calls can leave out tokens, and which values others read whole all the same. */
+void stage_find_tails(StageBuilder *builder);
 
 /* ---- stage_tables.c ---- */
 /* Fills builder->code from all of the above. */

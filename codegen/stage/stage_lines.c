@@ -5,7 +5,10 @@
  * which lines stand. Most often it is an outer one: nothing that is computed of one line meets what is computed of
  * another, and work units, or a group's blocks, are as many as there are lines. Where it is the inner axis of a sum or
  * a scatter, the kernel is cut to one line and runs for each. What absent lines hold is then read by nobody but by
- * kernels that compute nothing but other absent lines, and may be anything. */
+ * kernels that compute nothing but other absent lines, and may be anything.
+ *
+ * Of the last line that there is, calls of which each token is apart from the others leave out those after the last one
+ * that a row has (stage_tokens.c). */
 #include <stdlib.h>
 
 #include "codegen/stage/stage_builder.h"
@@ -68,6 +71,27 @@ static bool find_line_axis(const StageBuilder *builder, const LoweredCall *call,
     return !*any || *axis >= 0;
 }
 
+/* How far a token reaches along the axis along which lines stand; 0: the call does not keep to tokens. */
+static int64_t token_extent_of(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel, int axis)
+{
+    const SkyPacking *packing = &builder->graph->packing;
+    int64_t tokens = (int64_t)packing->lines * packing->length, extent = kernel->extent[axis] / tokens;
+    if (kernel->extent[axis] % tokens) return 0;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        if (!varies(builder, call, kernel, i)) {
+            if (operand->written) return 0;
+            continue;
+        }
+        int64_t elements = elements_of(builder, call, i), last = call->operands[i].offset;
+        if (!graph_value(builder->graph, call->operands[i].value)->by_token || operand->elements) return 0;
+        for (int a = 0; a < kernel->axis_count; a++)
+            last += ((a == axis ? extent : kernel->extent[a]) - 1) * operand->stride[a];
+        if (last >= elements / tokens) return 0;
+    }
+    return extent;
+}
+
 /* Whether a call may leave out what absent lines have of all that it writes: each line at a place of its own, not where
  * a register says, which in absent lines may be anything. */
 static bool writes_lines_alone(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel)
@@ -96,6 +120,7 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
         if (!writes_lines_alone(builder, call, kernel)) return false;
         cut->axis = 1 + (uint32_t)axis;
         cut->extent = (uint32_t)(kernel->extent[axis] / lines);
+        if (!blocks && builder->cuts_tokens) cut->token_extent = (uint32_t)token_extent_of(builder, call, kernel, axis);
         if (axis == 0 && kernel->block_axes && blocks % lines == 0) cut->blocks = blocks / (uint32_t)lines;
         return true;
     }

@@ -47,6 +47,22 @@ static const Kernel *cut_kernel(StageBuilder *builder, size_t c, SkyLocation *lo
     return stage_intern_kernel(builder, &kernel);
 }
 
+/* What the call leaves out tokens of that others read. */
+static void set_tails(const StageBuilder *builder, const LoweredCall *lowered, SkyCall *call)
+{
+    const Graph *graph = builder->graph;
+    int operands = lowered->kernel->operand_count;
+    if (!call->token_extent) return;
+    SkyLocation *tails = arena_new_array(&builder->code->arena, SkyLocation, (size_t)operands);
+    for (int i = 0; i < operands; i++) {
+        ValueId value = lowered->operands[i].value;
+        if (!lowered->kernel->operands[i].written || !builder->needs_tail[value]) continue;
+        tails[call->tail_count] = builder->location[value];
+        tails[call->tail_count++].line_bytes = stage_value_bytes(graph, value) / graph->packing.lines;
+    }
+    call->tails = call->tail_count ? tails : NULL;
+}
+
 /* Where a call of a group needs all blocks, all of the group's run. */
 static void agree_on_blocks(SkyCall *calls, uint32_t count)
 {
@@ -90,11 +106,13 @@ static void call_list(StageBuilder *builder, SkyListKind list)
             .line_loops = cut.loops,
             .line_axis = cut.axis,
             .line_extent = cut.extent,
+            .token_extent = cut.token_extent,
             .line_blocks = cut.blocks,
             .units = 1,
             .name = stage_call_name(builder, lowered),
             .interpreted = kernel,
         };
+        set_tails(builder, lowered, &calls[count - 1]);
     }
     count_groups_and_waves(builder, calls, from, count);
     agree_on_blocks(calls, count);
@@ -227,6 +245,7 @@ void stage_make_tables(StageBuilder *builder)
 {
     SkyStage *stage = &builder->code->stage;
     stage_find_lines(builder);
+    if (builder->code->lines_vary) stage_find_tails(builder);
     for (int list = 0; list <= SKY_LIST_UPDATE; list++) call_list(builder, (SkyListKind)list);
     stage->receive_forward = tensor_table(builder, &builder->receive_forward, &stage->receive_forward_count);
     stage->send_forward = tensor_table(builder, &builder->send_forward, &stage->send_forward_count);

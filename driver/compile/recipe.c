@@ -16,7 +16,7 @@ static Hash add_double(Hash hash, double number) { return hash_extend(hash, &num
 static Hash add_value(Hash hash, const Value *value)
 {
     const int64_t fields[] = {value->dtype, value->role,      value->parameter, value->frozen,
-                              value->fill,  value->line_axis, value->shape.rank};
+                              value->fill,  value->line_axis, value->by_token,  value->shape.rank};
     hash = hash_extend(hash, fields, sizeof fields);
     hash = hash_extend(hash, value->shape.dim, (size_t)value->shape.rank * sizeof *value->shape.dim);
     if (value->role != ROLE_ACTIVATION && value->role != ROLE_CONSTANT) hash = add_text(hash, value->name);

@@ -237,6 +237,21 @@ typedef struct KernelGemm {
 } KernelGemm;
 bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm);
 
+/* ---- Zeros ---- */
+
+typedef enum KernelSign { SIGN_ANY, SIGN_NOT_NEGATIVE, SIGN_POSITIVE } KernelSign;
+
+/* What is known of some elements of an operand: whether they are computed from zeros that stand where nothing has been
+ * computed, and their sign then. */
+typedef struct KernelZeros {
+    bool from_zeros;
+    KernelSign sign;
+} KernelZeros;
+
+/* Whether the kernel divides by nothing that such zeros could make 0, nor takes its logarithm. Fills what is known of
+ * operands that it writes. */
+bool kernel_bears_zeros(const Kernel *kernel, KernelZeros *operands);
+
 /* ---- Passes ---- */
 
 /* Brings a finished kernel into its canonical form: outer axes of extent 1 dropped, neighbouring outer axes merged

@@ -30,19 +30,54 @@ static int regrouped_lines(const Graph *graph, const Value *from, const Shape *s
     return LINES_SPREAD;
 }
 
-/* Lines stand along the axis of the output that comes from one along which they stand in an input. */
-static int find_lines(const Graph *graph, const Node *node, int output)
+/* Which axis of each input an axis of the output comes from, -1: none does. False if the rule says nothing. */
+static bool input_axes(const Graph *graph, const Node *node, int output, int axis, int *axes)
 {
+    for (int i = 0; i < node->input_count; i++) axes[i] = -1;
+    return operators[node->op].axes(graph, node, output, axis, axes);
+}
+
+/* The first axis after `axis` that is longer than 1; the rank: none is. */
+static int next_axis(const Shape *shape, int axis)
+{
+    do axis++;
+    while (axis < shape->rank && shape->dim[axis] == 1);
+    return axis;
+}
+
+/* Whether tokens stand in the output as in an input, whose axis `from` lines stand along and become `axis`: along the
+ * same axis, or along the next one, which has to come from the input's next one. */
+static bool keeps_tokens(const Graph *graph, const Node *node, int output, int axis, int input, int from)
+{
+    const Value *in = graph_value(graph, node->inputs[input]);
     const Shape *shape = &graph_value(graph, node->outputs[output])->shape;
+    if (!in->by_token || shape->dim[axis] != in->shape.dim[from]) return false;
+    if (in->shape.dim[from] % ((int64_t)graph->packing.lines * graph->packing.length) == 0) return true;
+    int axes[node->input_count + 1], next = next_axis(shape, axis), next_from = next_axis(&in->shape, from);
+    return next < shape->rank && next_from < in->shape.rank && shape->dim[next] == in->shape.dim[next_from] &&
+           input_axes(graph, node, output, next, axes) && axes[input] == next_from;
+}
+
+/* Lines stand along the axis of the output that comes from one along which they stand in an input. */
+static void find_lines(const Graph *graph, const Node *node, int output)
+{
+    Value *out = graph_value(graph, node->outputs[output]);
     int axes[node->input_count + 1];
-    if (operator_has(node->op, REGROUPS)) return regrouped_lines(graph, graph_value(graph, node->inputs[0]), shape);
-    for (int axis = 0; axis < shape->rank; axis++) {
-        for (int i = 0; i < node->input_count; i++) axes[i] = -1;
-        if (!operators[node->op].axes(graph, node, output, axis, axes)) continue;
-        for (int i = 0; i < node->input_count; i++)
-            if (axes[i] >= 0 && graph_value(graph, node->inputs[i])->line_axis == 1 + axes[i]) return 1 + axis;
+    if (operator_has(node->op, REGROUPS)) {
+        const Value *in = graph_value(graph, node->inputs[0]);
+        out->line_axis = regrouped_lines(graph, in, &out->shape);
+        out->by_token = in->by_token && out->line_axis > 0;
+        return;
     }
-    return 0;
+    for (int axis = 0; axis < out->shape.rank; axis++) {
+        if (!input_axes(graph, node, output, axis, axes)) continue;
+        for (int i = 0; i < node->input_count; i++) {
+            if (axes[i] < 0 || graph_value(graph, node->inputs[i])->line_axis != 1 + axes[i]) continue;
+            out->line_axis = 1 + axis;
+            out->by_token |= keeps_tokens(graph, node, output, axis, i, axes[i]);
+        }
+        if (out->line_axis) return;
+    }
 }
 
 NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId *inputs, int input_count,
@@ -66,8 +101,7 @@ NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId 
         bug("%s has %d outputs, not %d", opcodes[op].name, node.output_count, output_count);
     NodeId id = graph_append(graph, &node, context.dtype, context.shape);
     const Node *added = graph_node(graph, id);
-    for (int i = 0; graph->packing.lines > 1 && i < added->output_count; i++)
-        graph_value(graph, added->outputs[i])->line_axis = find_lines(graph, added, i);
+    for (int i = 0; graph->packing.lines > 1 && i < added->output_count; i++) find_lines(graph, added, i);
     for (int i = 0; i < output_count; i++) outputs[i] = added->outputs[i];
     return id;
 }

@@ -45,7 +45,9 @@ void gradient_add(Differentiation *d, ValueId value, ValueId contribution)
     Shape shape = graph_value(d->graph, value)->shape;
     contribution = gradient_unbroadcast(d, contribution, &shape);
     Value *made = graph_value(d->graph, contribution);
-    if (!made->line_axis) made->line_axis = graph_value(d->graph, value)->line_axis;
+    const Value *of = graph_value(d->graph, value);
+    if (!made->line_axis) made->line_axis = of->line_axis;
+    if (made->line_axis == of->line_axis) made->by_token |= of->by_token;
     ValueId *gradient = &d->gradient[value];
     *gradient = *gradient ? build_binary(d->b, OP_Add, *gradient, contribution) : contribution;
 }

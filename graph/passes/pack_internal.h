@@ -60,7 +60,8 @@ bool layout_labelled(const Layout *layout, int axis); /* an atom of the axis is 
 bool layout_same_axis(const Layout *a, int axis_of_a, const Layout *b, int axis_of_b);
 void layout_copy_axis(Layout *to, int axis, const Layout *from, int from_axis); /* after what `to` has */
 Shape layout_shape(const Layout *layout);
-int layout_line_axis(const Layout *layout);  /* Value.line_axis */
+int layout_line_axis(const Layout *layout);                 /* Value.line_axis */
+bool layout_by_token(const Layout *layout, int64_t length); /* Value.by_token, of lines of so many tokens */
 bool layout_is_merged(const Layout *layout); /* slots are counted through all lines, in one dimension with them */
 /* The same atoms in the dimensions of `shape`, as it was before packing. False if it parts lines or tokens;
  * *parts_slots then says whether moving the slots next to the lines first would help. */

@@ -103,6 +103,12 @@ int layout_line_axis(const Layout *layout)
     return first ? 1 + layout->atoms[line].axis : LINES_SPREAD;
 }
 
+bool layout_by_token(const Layout *layout, int64_t length)
+{
+    const Atom *atoms = layout->atoms;
+    return layout->count > 1 && atoms[0].kind == ATOM_LINE && atoms[1].kind == ATOM_TOKEN && atoms[1].extent == length;
+}
+
 bool layout_is_merged(const Layout *layout)
 {
     int slot = layout_find_kind(layout, ATOM_SLOT), line = layout_find_kind(layout, ATOM_LINE);

@@ -18,7 +18,9 @@ void pack_set_plain(Packer *packer, ValueId value)
 
 void pack_set_lines(Packer *packer, ValueId value, const Layout *layout)
 {
-    graph_value(packer->graph, value)->line_axis = packer->form.lines > 1 ? layout_line_axis(layout) : 0;
+    Value *of = graph_value(packer->graph, value);
+    of->line_axis = packer->form.lines > 1 ? layout_line_axis(layout) : 0;
+    of->by_token = of->line_axis && layout_by_token(layout, packer->form.length);
 }
 
 /* A value that packing made becomes an input that rules may read. */
@@ -106,6 +108,7 @@ ValueId pack_input(Packer *packer, SkyFill fill)
         graph_add_input(packer->graph, names[fill], DTYPE_I32, &(Shape){2, {packer->form.lines, columns}});
     graph_value(packer->graph, packer->made[fill])->fill = fill;
     graph_value(packer->graph, packer->made[fill])->line_axis = packer->form.lines > 1;
+    graph_value(packer->graph, packer->made[fill])->by_token = packer->form.lines > 1 && fill != SKY_FILL_FIRST;
     return packer->made[fill];
 }
 

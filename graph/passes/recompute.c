@@ -211,6 +211,7 @@ static ValueId remake(Recomputation *recomputation, ValueId value)
     for (int i = 0; i < node.output_count; i++) {
         recomputation->again[node.outputs[i]] = outputs[i];
         graph_value(graph, outputs[i])->line_axis = graph_value(graph, node.outputs[i])->line_axis;
+        graph_value(graph, outputs[i])->by_token = graph_value(graph, node.outputs[i])->by_token;
     }
     recomputation->again[0] = 0;
     return recomputation->again[value];

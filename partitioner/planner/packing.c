@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "runtime/program/row_packer.h"
@@ -26,25 +27,12 @@ static Samples draw_samples(const int32_t *lengths, int64_t count, int64_t rows)
     return samples;
 }
 
-/* Lines of all samples together, and of each. */
-static int64_t count_lines(const Samples *samples, const SkyPacking *packing, uint32_t lines[PACKING_SAMPLES])
-{
-    RowPacker packer;
-    int64_t all = 0;
-    row_packer_open(&packer, packing);
-    for (int s = 0; s < PACKING_SAMPLES; s++) {
-        row_packer_place(&packer, samples->lengths + s * samples->rows);
-        lines[s] = packer.lines;
-        all += packer.lines;
-    }
-    row_packer_close(&packer);
-    return all;
-}
-
-static uint32_t microbatches_of(uint32_t lines, const SkyPacking *packing)
-{
-    return (lines + packing->lines - 1) / packing->lines;
-}
+/* What packing comes to. */
+typedef struct Packed {
+    int64_t all, tokens; /* lines of all samples together, and what is computed of these */
+    uint32_t lines[PACKING_SAMPLES];
+    uint32_t *filled; /* [sample][line]: tokens of rows, ascending; NULL: not wanted */
+} Packed;
 
 static int by_number(const void *a, const void *b)
 {
@@ -52,17 +40,41 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+static void pack_samples(const Samples *samples, const SkyPacking *packing, Packed *packed)
+{
+    RowPacker packer;
+    packed->all = packed->tokens = 0;
+    row_packer_open(&packer, packing);
+    for (int s = 0; s < PACKING_SAMPLES; s++) {
+        row_packer_place(&packer, samples->lengths + s * samples->rows);
+        packed->lines[s] = packer.lines;
+        packed->all += packer.lines;
+        packed->tokens += row_packer_all_tokens(&packer);
+        if (!packed->filled) continue;
+        uint32_t *filled = memcpy(packed->filled + s * samples->rows, packer.filled, packer.lines * sizeof *filled);
+        qsort(filled, packer.lines, sizeof *filled, by_number);
+    }
+    row_packer_close(&packer);
+}
+
+static uint32_t microbatches_of(uint32_t lines, const SkyPacking *packing)
+{
+    return (lines + packing->lines - 1) / packing->lines;
+}
+
 /* The fewest slots with which lines are hardly more than with any number. */
 static uint32_t choose_slots(const Samples *samples, SkyPacking packing)
 {
     static const double tolerated = 1.002;
-    uint32_t lines[PACKING_SAMPLES];
+    Packed packed = {0};
     packing.slots = packing.length < samples->rows ? packing.length : (uint32_t)samples->rows;
-    int64_t least = count_lines(samples, &packing, lines);
+    pack_samples(samples, &packing, &packed);
+    int64_t least = packed.all;
     for (uint32_t slots = 2; slots < packing.slots; slots += slots < 8 ? 1 : slots / 4) {
         SkyPacking fewer = packing;
         fewer.slots = slots;
-        if ((double)count_lines(samples, &fewer, lines) <= tolerated * (double)least) return slots;
+        pack_samples(samples, &fewer, &packed);
+        if ((double)packed.all <= tolerated * (double)least) return slots;
     }
     return packing.slots;
 }
@@ -84,14 +96,17 @@ typedef struct Rating {
     double microbatches; /* of a step */
 } Rating;
 
-static Rating rate_form(const Samples *samples, const uint32_t *lines, SkyPacking form, bool whole)
+/* `packed`: with a line a micro-batch. Of several lines, the last ones are the emptiest (row_packer.h). */
+static Rating rate_form(const Samples *samples, const Packed *packed, SkyPacking form, bool whole)
 {
-    double count = 0, all = 0;
+    double count = 0, tokens = 0;
     for (int s = 0; s < PACKING_SAMPLES; s++) {
-        count += microbatches_of(lines[s], &form);
-        all += whole ? microbatches_of(lines[s], &form) * form.lines : lines[s];
+        uint32_t microbatches = microbatches_of(packed->lines[s], &form);
+        count += microbatches;
+        tokens += (double)form.length * (whole ? microbatches * form.lines : packed->lines[s]);
+        for (uint32_t m = 0; m < microbatches && form.lines > 1 && !whole; m++)
+            tokens -= form.length - packed->filled[s * samples->rows + m];
     }
-    double tokens = all * form.length;
     return (Rating){.form = form,
                     .cost = tokens * (1 + (double)form.length / ATTENTION_TOKENS) + count * MICROBATCH_TOKENS,
                     .padding = 1 - (double)samples->tokens / tokens,
@@ -121,14 +136,15 @@ static SkyPacking choose_form(const Samples *samples, SkyPacking form, int micro
     static const double hardly_more = 1.1;
     Choice choice = {.wanted = microbatches, .best.cost = INFINITY, .frugal.cost = INFINITY};
     uint32_t apart = (form.longest + LENGTHS * TOKENS_APART - 1) / (LENGTHS * TOKENS_APART) * TOKENS_APART;
+    FREED uint32_t *filled = memory_allocate((size_t)(samples->rows * PACKING_SAMPLES) * sizeof *filled);
+    Packed packed = {.filled = filled};
     for (form.length = form.longest; form.length < 2 * form.longest; form.length += apart - form.length % apart) {
-        uint32_t lines[PACKING_SAMPLES];
         form.lines = 1;
         form.slots = form.length < form.rows ? form.length : form.rows;
-        count_lines(samples, &form, lines);
+        pack_samples(samples, &form, &packed);
         uint32_t most = form.length < MOST_TOKENS ? MOST_TOKENS / form.length : 1;
         for (; form.lines <= most && form.lines <= form.rows; form.lines++) {
-            const Rating rating = rate_form(samples, lines, form, whole);
+            const Rating rating = rate_form(samples, &packed, form, whole);
             consider(&choice, &rating);
         }
     }
@@ -141,12 +157,16 @@ static SkyPacking choose_form(const Samples *samples, SkyPacking form, int micro
 /* Sorts the samples' lengths. */
 static void count_samples(RowSamples *counted, const Samples *samples, bool whole, Arena *arena)
 {
-    uint32_t lines[PACKING_SAMPLES];
+    Packed packed = {0};
     int32_t microbatches[PACKING_SAMPLES];
     size_t rows = (size_t)samples->rows * PACKING_SAMPLES;
-    int64_t all = count_lines(samples, &counted->packing, lines);
-    if (counted->packing.lines > 1 && !whole) counted->lines_computed = all;
-    for (int s = 0; s < PACKING_SAMPLES; s++) microbatches[s] = (int32_t)microbatches_of(lines[s], &counted->packing);
+    pack_samples(samples, &counted->packing, &packed);
+    if (counted->packing.lines > 1 && !whole) {
+        counted->lines_computed = packed.all;
+        counted->tokens_computed = packed.tokens;
+    }
+    for (int s = 0; s < PACKING_SAMPLES; s++)
+        microbatches[s] = (int32_t)microbatches_of(packed.lines[s], &counted->packing);
     qsort(microbatches, PACKING_SAMPLES, sizeof *microbatches, by_number);
     qsort(samples->lengths, rows, sizeof *samples->lengths, by_number);
     counted->microbatches = sample_counts(microbatches, PACKING_SAMPLES, &counted->microbatch_kinds, arena);

@@ -204,7 +204,9 @@ int64_t rules_whole(const Rules *r, int64_t expected)
     if (!rows->lines_computed) return expected;
     for (int i = 0; i < rows->microbatch_kinds; i++)
         all += (__int128)rows->microbatches[i].times * rows->microbatches[i].value * rows->packing.lines;
-    return (int64_t)((expected * all + rows->lines_computed - 1) / rows->lines_computed);
+    if (!rows->tokens_computed) return (int64_t)((expected * all + rows->lines_computed - 1) / rows->lines_computed);
+    all *= rows->packing.length;
+    return (int64_t)((expected * all + rows->tokens_computed - 1) / rows->tokens_computed);
 }
 
 /* ---- links ---- */

@@ -516,7 +516,7 @@ static void multiply(double *seconds, int count, double factor)
 void model_costs_expect_rows(Costs *costs, const RowSamples *rows)
 {
     costs->rows = row_samples_copy(rows, &costs->arena);
-    if (!costs->lines_vary) costs->rows.lines_computed = 0;
+    if (!costs->lines_vary) costs->rows.lines_computed = costs->rows.tokens_computed = 0;
     double share = row_samples_share(&costs->rows);
     for (int l = 0; l < costs->layer_count; l++) {
         LayerCost *layer = &costs->layers[l];

@@ -55,27 +55,28 @@ static int64_t most_lines(const RowSamples *samples)
     return row_samples_microbatches(samples) * samples->packing.lines;
 }
 
+static int64_t tokens_computed(const RowSamples *samples)
+{
+    if (samples->tokens_computed) return samples->tokens_computed;
+    return (samples->lines_computed ? samples->lines_computed : most_lines(samples)) * samples->packing.length;
+}
+
 double row_samples_share(const RowSamples *samples)
 {
-    return samples->lines_computed ? (double)samples->lines_computed / (double)most_lines(samples) : 1;
+    if (!samples->lines_computed) return 1;
+    return (double)tokens_computed(samples) / (double)(most_lines(samples) * samples->packing.length);
 }
 
 int64_t row_samples_whole(const RowSamples *samples, int64_t expected)
 {
-    int64_t lines = samples->lines_computed;
-    if (!lines) return expected;
-    return (int64_t)(((__int128)expected * most_lines(samples) + lines - 1) / lines);
-}
-
-static double tokens_computed(const RowSamples *samples)
-{
-    int64_t lines = samples->lines_computed ? samples->lines_computed : most_lines(samples);
-    return (double)lines * samples->packing.length;
+    int64_t tokens = tokens_computed(samples);
+    if (!samples->lines_computed) return expected;
+    return (int64_t)(((__int128)expected * most_lines(samples) * samples->packing.length + tokens - 1) / tokens);
 }
 
 double row_samples_padding(const RowSamples *samples)
 {
-    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / tokens_computed(samples);
+    return 1 - (double)sum_values(samples->lengths, samples->length_kinds) / (double)tokens_computed(samples);
 }
 
 double row_samples_padded(const RowSamples *samples)
@@ -101,6 +102,7 @@ bool row_samples_equal(const RowSamples *a, const RowSamples *b)
     const SkyPacking *x = &a->packing, *y = &b->packing;
     return x->lines == y->lines && x->length == y->length && x->slots == y->slots && x->rows == y->rows &&
            x->longest == y->longest && a->lines_computed == b->lines_computed &&
+           a->tokens_computed == b->tokens_computed &&
            counts_equal(a->microbatches, a->microbatch_kinds, b->microbatches, b->microbatch_kinds) &&
            counts_equal(a->lengths, a->length_kinds, b->lengths, b->length_kinds);
 }
@@ -143,13 +145,18 @@ const char *row_samples_fault(const RowSamples *samples, int microbatches)
     if (samples->lines_computed &&
         (samples->lines_computed < others + steps || samples->lines_computed > others + steps * packing->lines))
         return "lines_computed must be what the micro-batches have, of which the last of a step alone may lack some";
+    int64_t least = samples->lines_computed - row_samples_microbatches(samples); /* lines that are computed whole */
+    if (samples->tokens_computed && (samples->tokens_computed <= least * packing->length ||
+                                     samples->tokens_computed > samples->lines_computed * packing->length))
+        return "tokens_computed must be those of lines_computed, of which the last of a micro-batch alone may lack "
+               "some";
     if (steps > MOST_STEPS || (steps & (steps - 1)) != 0)
         return "the number of sampled steps must be a power of two, at most 1024";
     if (!counts_sound(samples->lengths, samples->length_kinds, 0, (int)packing->longest))
         return "lengths must ascend, up to the longest";
     if (sum_times(samples->lengths, samples->length_kinds) != steps * packing->rows)
         return "lengths must be those of all rows of the sampled steps";
-    if ((double)sum_values(samples->lengths, samples->length_kinds) > tokens_computed(samples))
+    if ((double)sum_values(samples->lengths, samples->length_kinds) > (double)tokens_computed(samples))
         return "the rows have more tokens than the sampled steps compute";
     return NULL;
 }
@@ -174,6 +181,7 @@ void row_samples_add(const RowSamples *samples, JsonWriter *json)
     json_add_integer(json, "slots", packing->slots);
     json_add_integer(json, "longest", packing->longest);
     if (samples->lines_computed) json_add_integer(json, "lines_computed", samples->lines_computed);
+    if (samples->tokens_computed) json_add_integer(json, "tokens_computed", samples->tokens_computed);
     add_counts(json, "microbatches", samples->microbatches, samples->microbatch_kinds);
     add_counts(json, "lengths", samples->lengths, samples->length_kinds);
     json_close(json, '}');
@@ -194,12 +202,12 @@ static bool read_longest(JsonReader reader, const json_t *object, SkyPacking *pa
     return !json_object_get(object, "longest") || read_extent(reader, object, "longest", &packing->longest);
 }
 
-static bool read_lines_computed(JsonReader reader, const json_t *object, RowSamples *samples)
+/* 0 where it is absent. */
+static bool read_computed(JsonReader reader, const json_t *object, const char *key, int64_t *computed)
 {
-    const char *key = "lines_computed";
     if (!json_object_get(object, key)) return true;
-    if (!json_get_integer(reader, object, "rows", key, &samples->lines_computed)) return false;
-    return samples->lines_computed > 0 || json_refuse(reader, "rows", "lines_computed must be positive");
+    if (!json_get_integer(reader, object, "rows", key, computed)) return false;
+    return *computed > 0 || json_refuse(reader, "rows", "what is computed must be positive");
 }
 
 static bool read_counts(JsonReader reader, const json_t *object, const char *key, SampleCount **counts, int *kinds,
@@ -232,7 +240,8 @@ bool row_samples_read(RowSamples *samples, JsonReader reader, const json_t *root
         !read_extent(reader, rows, "lines", &packing->lines) ||
         !read_extent(reader, rows, "length", &packing->length) ||
         !read_extent(reader, rows, "slots", &packing->slots) || !read_longest(reader, rows, packing) ||
-        !read_lines_computed(reader, rows, samples) ||
+        !read_computed(reader, rows, "lines_computed", &samples->lines_computed) ||
+        !read_computed(reader, rows, "tokens_computed", &samples->tokens_computed) ||
         !read_counts(reader, rows, "microbatches", &samples->microbatches, &samples->microbatch_kinds, arena) ||
         !read_counts(reader, rows, "lengths", &samples->lengths, &samples->length_kinds, arena))
         return false;

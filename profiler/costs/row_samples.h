@@ -2,10 +2,13 @@
  * to. A step has as many micro-batches as its rows need, at most one per `lines` rows, as if all were padded.
  *
  * In costs.json and plan.json the member "rows": {"batch", "lines", "length", "slots", "longest", "lines_computed",
- * "microbatches": [[number, steps], ...], "lengths": [[tokens, rows], ...]}, ascending; of steps there are 1, 2, 4
- * ... 1024, so that their mean is exact in doubles. Absent where all steps are alike. "lines_computed" are those of
- * all sampled steps, where the last micro-batch of a step has only the lines that are needed; absent where it has as
- * many as the others. Costs are those of a micro-batch with as many lines as they have on average then. */
+ * "tokens_computed", "microbatches": [[number, steps], ...], "lengths": [[tokens, rows], ...]}, ascending; of steps
+ * there are 1, 2, 4 ... 1024, so that their mean is exact in doubles. Absent where all steps are alike.
+ *
+ * "lines_computed" are those of all sampled steps, where the last micro-batch of a step has only the lines that are
+ * needed; absent where it has as many as the others. "tokens_computed" are those of these lines, where the last line of
+ * a micro-batch is computed up to its last row only; absent where all of it is. Costs are those of a micro-batch with
+ * as many tokens as they have on average then. */
 #ifndef PROFILER_COSTS_ROW_SAMPLES_H
 #define PROFILER_COSTS_ROW_SAMPLES_H
 
@@ -22,7 +25,8 @@ typedef struct RowSamples {
     /* Of the sampled steps and their rows: ascending values, no times 0. No steps: rows are not packed. */
     SampleCount *microbatches, *lengths;
     int microbatch_kinds, length_kinds;
-    int64_t lines_computed; /* of all sampled steps together; 0: each micro-batch has packing.lines */
+    int64_t lines_computed;  /* of all sampled steps together; 0: each micro-batch has packing.lines */
+    int64_t tokens_computed; /* likewise; 0: all tokens of these lines */
 } RowSamples;
 
 /* Counts equal values, which are sorted. The counts are the arena's. */
@@ -36,8 +40,8 @@ double row_samples_mean(const RowSamples *samples);          /* of a step */
 double row_samples_padding(const RowSamples *samples);
 double row_samples_padded(const RowSamples *samples);
 
-/* The share of packing.lines that micro-batches have on average; and what takes `expected` with so many lines takes
- * with all of them, rounded up. */
+/* The share of the tokens of packing.lines lines that micro-batches compute on average; and what takes `expected` with
+ * so many takes with all of them, rounded up. */
 double row_samples_share(const RowSamples *samples);
 int64_t row_samples_whole(const RowSamples *samples, int64_t expected);
 

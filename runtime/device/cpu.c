@@ -1,6 +1,7 @@
 #include "runtime/device/device.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/program/parallel.h"
 #include "runtime/program/subnormals.h"
@@ -64,9 +65,10 @@ static void move_operands(Walker *walker, const SkyCall *call, int64_t lines)
  * unit takes all its lines before the next unit begins, so that its sums stay in the nearest cache. */
 static void run_units(Walker *walker, const SkyCall *call, int64_t begin, int64_t end)
 {
-    uint32_t lines = walker->walk->work->lines;
+    uint32_t lines = walker->walk->work->present.lines;
     if (!call->line_loops) {
-        call->kernel(walker->operands, begin, end, scratch_of(walker), sky_work_limit(call, lines));
+        int64_t limit = sky_work_limit(call, walker->walk->work->present);
+        call->kernel(walker->operands, begin, end, scratch_of(walker), limit);
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {
@@ -83,7 +85,7 @@ static bool interpret_units(Walker *walker, const SkyCall *call)
     ExecuteInterpreter *interpreter = walker->walk->execution->interpreter;
     if (!call->line_loops) return interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
     bool ok = true;
-    for (uint32_t line = 0; line < walker->walk->work->lines && ok; line++) {
+    for (uint32_t line = 0; line < walker->walk->work->present.lines && ok; line++) {
         ok = interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
         move_operands(walker, call, 1);
     }
@@ -108,7 +110,7 @@ static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int6
 static void run_whole(Walker *walker, const SkyCall *call)
 {
     Walk *walk = walker->walk;
-    int64_t pieces = sky_work_pieces(call, walk->work->lines);
+    int64_t pieces = sky_work_pieces(call, walk->work->present);
     if (call->group_count) {
         run_blocks(walker, call, 0, pieces);
         return;
@@ -128,9 +130,27 @@ static void run_shared(Walker *walker, const Wave *wave)
             run_blocks(walker, piece.call, piece.begin, piece.end);
             continue;
         }
+        int64_t pieces = sky_work_pieces(piece.call, walker->walk->work->present); /* parts are made for whole lines */
+        if (piece.end > pieces) piece.end = pieces;
+        if (piece.begin >= piece.end) continue;
         resolve_operands(walker, piece.call, 0);
         run_units(walker, piece.call, piece.begin, piece.end);
     }
+}
+
+/* Makes 0 what the wave has left out of the last line. */
+static void clear_tails(const Walk *walk, const Wave *wave)
+{
+    uint32_t length = walk->execution->line_length;
+    SkyPresent present = walk->work->present;
+    for (const SkyCall *call = walk->list->calls + wave->first; call < walk->list->calls + wave->end; call++)
+        for (uint32_t i = 0; i < call->tail_count; i++) {
+            const SkyLocation *value = &call->tails[i];
+            uint64_t token_bytes = value->line_bytes / length,
+                     absent = (uint64_t)present.lines * length - present.tokens;
+            unsigned char *bytes = walk->bases.space[value->space] + value->offset;
+            memset(bytes + present.tokens * token_bytes, 0, absent * token_bytes);
+        }
 }
 
 static void run_alone(Walker *walker, const Wave *wave)
@@ -150,12 +170,17 @@ static void walk_waves(void *context, int thread, int threads)
                      .thread = thread,
                      .waves = {.team = execution->team, .list = list, .thread = thread, .threads = threads}};
     uint64_t before = subnormals_flush();
+    bool whole = walk->work->present.tokens == walk->work->present.lines * execution->line_length;
     for (uint32_t i = 0; i < list->count; i++) {
         bool shared = list->waves[i].sharers > 1, next_shared = i + 1 < list->count && list->waves[i + 1].sharers > 1;
         if (shared)
             run_shared(&walker, &list->waves[i]);
         else if (thread == 0 && !walk->work->failed)
             run_alone(&walker, &list->waves[i]);
+        if (list->waves[i].has_tails && !whole) {
+            if (shared) team_meet(execution->team, threads);
+            if (thread == 0) clear_tails(walk, &list->waves[i]);
+        }
         if (shared || next_shared) team_meet(execution->team, threads);
         if (next_shared && walk->work->failed) break; /* all threads see the same value here */
         if (thread == 0 && !walk->work->failed && execution->between)
@@ -186,7 +211,7 @@ static bool run(DeviceWork *work, Diagnostics *diagnostics)
     const StageSpaces *spaces = &execution->stages[work->stage];
     Walk walk = {.work = work,
                  .execution = execution,
-                 .list = &spaces->lists[(work->lines - 1) * SKY_LIST_COUNT + (uint32_t)work->list],
+                 .list = &spaces->lists[(work->present.lines - 1) * SKY_LIST_COUNT + (uint32_t)work->list],
                  .count = spaces->stage->lists[work->list].count,
                  .bases = device_bases(execution, work->stage, work->slot)};
     if (work->spot) {
@@ -225,8 +250,18 @@ void cpu_make_waves(const Execution *execution, StageSpaces *spaces, bool apart)
             const SkyCallList *from = &spaces->stage->lists[list];
             WaveList *to = &spaces->lists[(lines - 1) * SKY_LIST_COUNT + list];
             wave_list_free(to);
-            wave_list_make(to, from->calls, from->count, lines, execution->threads, apart);
+            wave_list_make(to, from->calls, from->count, (SkyPresent){lines, lines * execution->line_length},
+                           execution->threads, apart);
         }
+}
+
+/* Only compiled code stops at any token. */
+static bool is_compiled(const SkyProgram *program)
+{
+    for (uint32_t s = 0; s < program->stage_count; s++)
+        for (uint32_t c = 0; c < sky_call_count(&program->stages[s]); c++)
+            if (!sky_call(&program->stages[s], c)->kernel) return false;
+    return true;
 }
 
 static bool cpu_open(Execution *execution, Diagnostics *diagnostics)
@@ -236,6 +271,7 @@ static bool cpu_open(Execution *execution, Diagnostics *diagnostics)
     if (program->uses_tiles && !tiles_request())
         return run_error(diagnostics, "compile for this processor: --target-cpu",
                          "this program uses AMX tiles, which the processor or the system does not have");
+    execution->counts_tokens = program->lines_vary && is_compiled(program);
     execution->team = team_create(execution->threads);
     for (uint32_t i = 0; i < program->stage_count; i++) {
         const SkyStage *stage = &program->stages[i];

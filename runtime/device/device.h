@@ -26,8 +26,8 @@ typedef struct UpdateScalars {
 
 typedef struct StageSpaces {
     const SkyStage *stage;
-    WaveList *lists; /* [lines - 1][SkyListKind], of every number of lines that a micro-batch may have; the CPU's */
-    uint32_t *slot_lines; /* per slot: of the micro-batch there; at first as many as there can be */
+    WaveList *lists;     /* [lines - 1][SkyListKind], of every number of lines that a micro-batch may have; the CPU's */
+    SkyPresent *present; /* per slot: what there is of its micro-batch; at first as much as there can be */
     MemoryRegion state, slots;
     size_t slot_stride;     /* bytes from one slot to the next */
     UpdateScalars *updates; /* per update call */
@@ -46,6 +46,8 @@ typedef struct Execution {
     MemoryRegion thread_scratch; /* the CPU's, per thread: its kernels' scratch, then the space of blocks */
     size_t thread_scratch_stride, thread_block_offset;
     int threads;
+    uint32_t line_length;            /* tokens; 1 if rows are not packed */
+    bool counts_tokens;              /* calls may leave out tokens of a line */
     Team *team;                      /* of these threads, on the CPU */
     ExecuteInterpreter *interpreter; /* may be NULL */
     /* Called after every wave, when so many calls of the list are done; may be NULL. Devices that are not CPUs call it
@@ -76,7 +78,7 @@ typedef struct DeviceWork {
     uint32_t stage, slot;
     SkyListKind list;
     UpdateScalars *updates; /* per call; NULL: not an update */
-    uint32_t lines;         /* of the micro-batch; 1 if rows are not packed */
+    SkyPresent present;     /* of the micro-batch */
     int first_operand;      /* which operand every call is given as its first */
     bool spot;              /* of every call the first unit alone */
     const SkyCall *failed;  /* NULL: none */

@@ -40,7 +40,7 @@ bool execution_run(Execution *execution, uint32_t stage, SkyListKind list, uint3
                        .stage = stage,
                        .slot = slot,
                        .list = list,
-                       .lines = spaces->slot_lines[slot],
+                       .present = spaces->present[slot],
                        .updates = update ? spaces->updates : NULL};
     if (update) fill_updates(execution, spaces);
     return run_work(&work, diagnostics);
@@ -74,10 +74,11 @@ void execution_hand(const Execution *execution, uint32_t stage, uint32_t slot, S
     if (execution->kind->hand) execution->kind->hand(execution, (DevicePiece){stage, slot, location, bytes});
 }
 
-void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, uint32_t lines)
+void execution_set_tokens(Execution *execution, uint32_t stage, uint32_t slot, uint32_t tokens)
 {
+    uint32_t length = execution->line_length, lines = (tokens + length - 1) / length;
     if (!lines || lines > device_most_lines(execution->program)) bug("a micro-batch has %u lines", lines);
-    execution->stages[stage].slot_lines[slot] = lines;
+    execution->stages[stage].present[slot] = (SkyPresent){lines, execution->counts_tokens ? tokens : lines * length};
 }
 
 void execution_keep_apart(Execution *execution)
@@ -91,8 +92,9 @@ static bool open_stage(const Execution *execution, StageSpaces *spaces, const Sk
     int threads = execution->kind->fetch ? 0 : execution->threads; /* else the host touches what it needs */
     uint32_t most = device_most_lines(execution->program);
     spaces->stage = stage;
-    spaces->slot_lines = memory_allocate((stage->slot_count + 1) * sizeof *spaces->slot_lines);
-    for (uint32_t slot = 0; slot <= stage->slot_count; slot++) spaces->slot_lines[slot] = most;
+    spaces->present = memory_allocate((stage->slot_count + 1) * sizeof *spaces->present);
+    for (uint32_t slot = 0; slot <= stage->slot_count; slot++)
+        spaces->present[slot] = (SkyPresent){most, most * execution->line_length};
     spaces->slot_stride = memory_round_up(stage->space_bytes[SKY_SPACE_SLOT], MEMORY_ALIGNMENT);
     spaces->updates = memory_allocate((stage->lists[SKY_LIST_UPDATE].count + 1) * sizeof *spaces->updates);
     spaces->squares = memory_allocate((stage->parameter_count + 1) * sizeof *spaces->squares);
@@ -110,6 +112,7 @@ bool execution_open(Execution *execution, const SkyProgram *program, int threads
     *execution = (Execution){.program = program,
                              .kind = program->opencl_source ? &device_opencl : &device_cpu,
                              .threads = threads,
+                             .line_length = program->packing.slots ? program->packing.length : 1,
                              .interpreter = interpreter};
     execution->stages = memory_allocate(program->stage_count * sizeof *execution->stages);
     bool ok = true;
@@ -129,7 +132,7 @@ void execution_close(Execution *execution)
         memory_unmap(&execution->stages[i].slots);
         free(execution->stages[i].updates);
         free(execution->stages[i].squares);
-        free(execution->stages[i].slot_lines);
+        free(execution->stages[i].present);
     }
     free(execution->stages);
     memory_unmap(&execution->scratch);
@@ -192,7 +195,7 @@ static void run_squares(const Execution *execution, uint32_t stage, int tensor, 
     DeviceWork work = {.execution = execution,
                        .stage = stage,
                        .list = SKY_LIST_SQUARES,
-                       .lines = execution->stages[stage].slot_lines[0],
+                       .present = execution->stages[stage].present[0],
                        .first_operand = tensor,
                        .spot = spot};
     Diagnostics said = {0};

@@ -17,8 +17,9 @@ static inline bool execution_by_this_thread(const Execution *execution)
     return execution->threads == 1 && !execution->kind->fetch;
 }
 
-/* From now on the micro-batch in the slot has so many lines (runtime/program/packing.h). */
-void execution_set_lines(Execution *execution, uint32_t stage, uint32_t slot, uint32_t lines);
+/* From now on the micro-batch in the slot has so many tokens: all of its lines (runtime/program/packing.h) but the last
+ * one, and of that up to the last token that a row has. 1 if rows are not packed. */
+void execution_set_tokens(Execution *execution, uint32_t stage, uint32_t slot, uint32_t tokens);
 
 /* From now on threads meet after every call or group, and `between` is called there: for those who time them. */
 void execution_keep_apart(Execution *execution);

@@ -384,14 +384,14 @@ static void launch_group(Launcher *launcher, const SkyCall *group, int64_t block
 /* A call, or all of its group. */
 static void launch_call(Launcher *launcher, const SkyCall *call)
 {
-    uint32_t lines = launcher->work->lines;
+    SkyPresent present = launcher->work->present;
     if (launcher->work->spot)
         launch(launcher, call, 0, 1, 0, 0);
     else if (call->group_count)
-        launch_group(launcher, call, sky_work_pieces(call, lines));
+        launch_group(launcher, call, sky_work_pieces(call, present));
     else
-        for (uint32_t line = 0; line < (call->line_loops ? lines : 1); line++)
-            launch(launcher, call, 0, sky_work_pieces(call, lines), 0, line);
+        for (uint32_t line = 0; line < (call->line_loops ? present.lines : 1); line++)
+            launch(launcher, call, 0, sky_work_pieces(call, present), 0, line);
 }
 
 static void launch_list(Launcher *launcher)

@@ -51,18 +51,23 @@ typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *s
  * Calls and groups in a row that do not depend on each other are a wave: threads share its work and meet after it.
  *
  * Of a micro-batch with fewer lines than packing.lines (packing.h) a call skips the absent ones if it can: it works
- * line by line, or its units (blocks, of a group) are in the order of the lines. */
+ * line by line, or its units (blocks, of a group) are in the order of the lines. Of the last line that there is, it
+ * skips the tokens after the last one that a row has, if its units are in the order of the tokens too. What others read
+ * of these becomes 0 after its wave. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
+    const SkyLocation *tails; /* values whose absent tokens become 0; line_bytes: what a line has of them */
     uint32_t operand_count;
-    uint32_t layer;          /* for traces */
-    uint32_t group_count;    /* of the first call of a group: how many calls it has. 0: no group, or not the first */
-    uint32_t block_count;    /* of every call of a group: divides its units. Else 0 */
-    uint32_t wave_count;     /* of the first call of a wave: how many calls it has; else 0 */
-    uint32_t line_loops;     /* how often it runs, once for every line, operands moved on; 0: once for all lines */
-    uint32_t line_axis;      /* 1 + the axis of the kernel along which lines stand; 0: it does not know them */
-    uint32_t line_extent;    /* how far a line reaches along it */
+    uint32_t layer;        /* for traces */
+    uint32_t group_count;  /* of the first call of a group: how many calls it has. 0: no group, or not the first */
+    uint32_t block_count;  /* of every call of a group: divides its units. Else 0 */
+    uint32_t wave_count;   /* of the first call of a wave: how many calls it has; else 0 */
+    uint32_t line_loops;   /* how often it runs, once for every line, operands moved on; 0: once for all lines */
+    uint32_t line_axis;    /* 1 + the axis of the kernel along which lines stand; 0: it does not know them */
+    uint32_t line_extent;  /* how far a line reaches along it */
+    uint32_t token_extent; /* and a token; 0: it computes all tokens of a line */
+    uint32_t tail_count;
     uint32_t line_blocks;    /* of every call of a group: blocks of a line; 0: all blocks have to run */
     uint32_t unit_extent;    /* how far a unit reaches along that axis; 0: all units have to run */
     uint32_t unit_count;     /* units that reach as far */
@@ -73,21 +78,34 @@ typedef struct SkyCall {
     const void *interpreted; /* NULL in emitted programs: the Kernel, interpreted where there is no code for it */
 } SkyCall;
 
-/* How many of its units, or of its group's blocks, a call has where a micro-batch has so many lines. */
-static inline int64_t sky_work_pieces(const SkyCall *call, uint32_t lines)
+/* What there is of a micro-batch: packed lines, and their tokens up to the last one that a row has in the last line.
+ * Where rows are not packed, it has one line of one token. */
+typedef struct SkyPresent {
+    uint32_t lines, tokens;
+} SkyPresent;
+
+/* How far the call, which is in no group, has to go along the axis along which lines stand. */
+static inline int64_t sky_work_reach(const SkyCall *call, SkyPresent present)
+{
+    return call->token_extent ? (int64_t)present.tokens * call->token_extent
+                              : (int64_t)present.lines * call->line_extent;
+}
+
+/* How many of its units, or of its group's blocks, a call has then. */
+static inline int64_t sky_work_pieces(const SkyCall *call, SkyPresent present)
 {
     int64_t all = call->group_count ? call->block_count : call->units;
     if (call->group_count ? !call->line_blocks : !call->unit_extent) return all;
-    int64_t pieces = (int64_t)lines * call->line_blocks;
+    int64_t pieces = (int64_t)present.lines * call->line_blocks;
     if (!call->group_count)
-        pieces = ((int64_t)lines * call->line_extent + call->unit_extent - 1) / call->unit_extent * call->unit_count;
+        pieces = (sky_work_reach(call, present) + call->unit_extent - 1) / call->unit_extent * call->unit_count;
     return pieces < all ? pieces : all;
 }
 
 /* Where the kernel of a call, which is in no group, may stop then. */
-static inline int64_t sky_work_limit(const SkyCall *call, uint32_t lines)
+static inline int64_t sky_work_limit(const SkyCall *call, SkyPresent present)
 {
-    return call->unit_extent ? (int64_t)lines * call->line_extent : SKY_NO_LIMIT;
+    return call->unit_extent ? sky_work_reach(call, present) : SKY_NO_LIMIT;
 }
 
 /* How often its kernel runs for all lines of a micro-batch. */

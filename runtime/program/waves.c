@@ -9,13 +9,13 @@
 
 enum { EVERYBODY = -1 };
 
-/* The units and the time of the work that begins with call `c`, for that many lines. */
-static void measure_work(WaveList *list, uint32_t c, uint32_t lines)
+/* The units and the time of the work that begins with call `c`. */
+static void measure_work(WaveList *list, uint32_t c, SkyPresent present)
 {
     const SkyCall *call = &list->calls[c];
     int64_t all = call->group_count ? call->block_count : call->units;
-    double share = call->line_loops ? (double)lines / call->line_loops : 1;
-    list->units[c] = sky_work_pieces(call, lines);
+    double share = call->line_loops ? (double)present.lines / call->line_loops : 1;
+    list->units[c] = sky_work_pieces(call, present);
     if (list->units[c] < all) share *= (double)list->units[c] / (double)all;
     for (uint32_t i = 0; i < sky_group_size(call); i++) list->nanoseconds[c] += share * (double)call[i].nanoseconds;
 }
@@ -83,7 +83,7 @@ static void add_up_parts(const WaveList *list, const Wave *wave, WavePart *parts
         }
 }
 
-void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, uint32_t lines, int threads, bool apart)
+void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, SkyPresent present, int threads, bool apart)
 {
     *list = (WaveList){.calls = calls};
     list->units = memory_allocate((count + 1) * sizeof *list->units);
@@ -92,12 +92,13 @@ void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, uint32
     list->owner = memory_allocate((count + 1) * sizeof *list->owner);
     list->parts = memory_allocate(((size_t)count + 1) * (size_t)threads * sizeof *list->parts);
     WavePart *parts = list->parts;
-    for (uint32_t c = 0; c < count; c += sky_group_size(&calls[c])) measure_work(list, c, lines);
+    for (uint32_t c = 0; c < count; c += sky_group_size(&calls[c])) measure_work(list, c, present);
     for (uint32_t c = 0; c < count;) {
         Wave *wave = &list->waves[list->count++];
         *wave = (Wave){.first = c, .parts = parts};
         c = wave->end = c + (apart ? sky_group_size : sky_wave_size)(&calls[c]);
         wave->sharers = sharers_of(list, wave, threads);
+        for (uint32_t k = wave->first; k < wave->end; k++) wave->has_tails |= calls[k].tail_count > 0;
         choose_owners(list, wave);
         add_up_parts(list, wave, parts);
         parts += wave->sharers;

@@ -16,6 +16,7 @@ typedef struct WavePart {
 typedef struct Wave {
     uint32_t first, end; /* calls of the list */
     int sharers;         /* as many threads have parts, at least one; 1 where a call needs an interpreter */
+    bool has_tails;      /* calls have some */
     const WavePart *parts;
 } Wave;
 
@@ -32,8 +33,9 @@ typedef struct WaveList {
 /* How many of the threads are worth starting for so much work. */
 int wave_sharers(double nanoseconds, int64_t units, int threads);
 
-/* The waves of a call list, for as many threads and lines of a micro-batch. `apart`: every call or group by itself. */
-void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, uint32_t lines, int threads, bool apart);
+/* The waves of a call list, for as many threads and what there is of a micro-batch. `apart`: every call or group by
+ * itself. */
+void wave_list_make(WaveList *list, const SkyCall *calls, uint32_t count, SkyPresent present, int threads, bool apart);
 void wave_list_free(WaveList *list);
 
 /* One thread's way through the waves of a list. */

@@ -35,12 +35,6 @@ void packed_batch_place(PackedBatch *batch, const int32_t *lengths, const uint32
     }
 }
 
-uint32_t packed_batch_lines(const PackedBatch *batch, uint32_t microbatch)
-{
-    uint32_t each = batch->packer.packing.lines, rest = batch->packer.lines - microbatch * each;
-    return rest < each ? rest : each;
-}
-
 /* ---- Filling ---- */
 
 /* One input of one micro-batch. */

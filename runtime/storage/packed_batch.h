@@ -22,9 +22,6 @@ void packed_batch_close(PackedBatch *batch);
 /* Places these rows of a data set with such lengths; DATASET_NO_ROW takes no place. */
 void packed_batch_place(PackedBatch *batch, const int32_t *lengths, const uint32_t *rows);
 
-/* Lines with rows of a micro-batch that has rows. */
-uint32_t packed_batch_lines(const PackedBatch *batch, uint32_t microbatch);
-
 /* Fills an input of micro-batch `microbatch` of these rows; NULL for `batch`: rows are not packed. Tokens and slots
  * without a row hold the beginning of row 0, so that nothing in them can overflow, and labels that do not count. */
 void packed_batch_fill(const PackedBatch *batch, const Dataset *dataset, const SkyProgram *program,

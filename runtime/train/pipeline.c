@@ -178,8 +178,18 @@ static uint32_t lines_of(const Pipeline *pipeline, const PipelineBatch *batch, u
 {
     if (!batch->packed) return 1;
     return pipeline->program->lines_vary
-               ? packed_batch_lines(batch->packed, sky_microbatch(pipeline->program, microbatch))
+               ? row_packer_lines(&batch->packed->packer, sky_microbatch(pipeline->program, microbatch))
                : pipeline->program->packing.lines;
+}
+
+/* Its tokens up to the last one that a row has. */
+static uint32_t tokens_of(const Pipeline *pipeline, const PipelineBatch *batch, uint32_t microbatch)
+{
+    const SkyPacking *packing = &pipeline->program->packing;
+    if (!batch->packed) return 1;
+    return pipeline->program->lines_vary
+               ? row_packer_tokens(&batch->packed->packer, sky_microbatch(pipeline->program, microbatch))
+               : packing->lines * packing->length;
 }
 
 /* The micro-batch's lines as a share of the most that any micro-batch has. */
@@ -450,7 +460,7 @@ static bool forward(Pipeline *pipeline, const PipelineBatch *batch, const SkyIns
     }
     step_clock_leave(&pipeline->world->clock, part);
     begin_microbatch(pipeline, batch, item->microbatch);
-    execution_set_lines(execution, local, item->slot, lines_of(pipeline, batch, item->microbatch));
+    execution_set_tokens(execution, local, item->slot, tokens_of(pipeline, batch, item->microbatch));
     if (!run_list(pipeline, local, SKY_LIST_FORWARD, item->slot, diagnostics)) return false;
     if (stage->has_loss)
         pipeline->losses[sky_microbatch(program, item->microbatch)] =

@@ -69,13 +69,15 @@ def test_plan(lengths):
     mean = sum(number * times for number, times in counts) / steps
     lines, most_lines = rows["lines_computed"], mean * steps * rows["lines"]
     require(rows["lines"] > 1 and most_lines - steps * (rows["lines"] - 1) <= lines < most_lines, f"lines: {rows}")
-    padding = 1 - sampled / (lines * rows["length"])
+    tokens, most_tokens = rows["tokens_computed"], most_lines * rows["length"]
+    require(0 <= lines * rows["length"] - tokens < mean * steps * rows["length"], f"tokens: {rows}")
+    padding = 1 - sampled / tokens
     period, step = nanoseconds(plan["period_s"]), nanoseconds(plan["step_s"])
     once = step - math.ceil((mean - 1) * period)
     stages, links = plan["stages"], plan["links"]
     update = max(nanoseconds(stage["update_s"]) for stage in stages)
     for key, count in ("worst_step_s", counts[-1][0]), ("padded_step_s", most):  # micro-batches of all lines
-        planned = update + (once - update + (count - 1) * period) * most_lines / lines
+        planned = update + (once - update + (count - 1) * period) * most_tokens / tokens
         require(0 <= nanoseconds(plan[key]) - planned <= 1, f"{key}: {plan[key]}, not {planned / 1e9}")
     work = [nanoseconds(stage["forward_s"]) + nanoseconds(stage["backward_s"]) for stage in stages]
     ways = [nanoseconds(link[key]) for link in links

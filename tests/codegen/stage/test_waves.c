@@ -313,7 +313,7 @@ static void parts_are_alike(void **state)
         calls[i] = (SkyCall){.kernel = count_units, .units = units[i], .nanoseconds = nanoseconds[i], .name = "part"};
     calls[0].wave_count = 6;
     WaveList list;
-    wave_list_make(&list, calls, 6, 1, 4, false);
+    wave_list_make(&list, calls, 6, (SkyPresent){1, 1}, 4, false);
     assert_int_equal(list.count, 1);
     assert_int_equal(list.waves[0].sharers, 4);
     for (int thread = 0; thread < 4; thread++) assert_in_range(list.waves[0].parts[thread].units, 30, 34);

@@ -442,6 +442,66 @@ static void stored_sums_are_added(void **state)
     assert_false(kernel_cut_lines(&largest, LINES));
 }
 
+/* y = f(x) with x from zeros; whether zeros could become divisors. */
+static bool bears(Kernel *kernel, KernelSign *sign)
+{
+    KernelZeros operands[2] = {{true, SIGN_NOT_NEGATIVE}, {0}};
+    bool bears = kernel_bears_zeros(kernel, operands);
+    assert_true(!bears || operands[1].from_zeros);
+    *sign = operands[1].sign;
+    return bears;
+}
+
+static Register begin_row(Kernel *kernel)
+{
+    kernel_begin(kernel, "row", 2, EXTENT(2, 8));
+    kernel_operand(kernel, DTYPE_F32, STRIDE(8, 1));
+    kernel_operand(kernel, DTYPE_F32, STRIDE(8, 1));
+    return kernel_load(kernel, 0);
+}
+
+/* x / sqrt(sum of x^2 + epsilon), or without it. */
+static bool norm_bears(double epsilon)
+{
+    Kernel kernel;
+    KernelSign sign;
+    Register x = begin_row(&kernel), sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_multiply(&kernel, x, x));
+    kernel_begin_phase(&kernel, false);
+    Register more = kernel_constant_like(&kernel, sum, epsilon);
+    Register root = kernel_unary(&kernel, KERNEL_SQRT, kernel_add(&kernel, sum, more));
+    kernel_begin_phase(&kernel, true);
+    x = kernel_load(&kernel, 0);
+    kernel_store(&kernel, 1, kernel_binary(&kernel, KERNEL_DIVIDE, x, root));
+    return bears(&kernel, &sign);
+}
+
+static void zeros_may_become_divisors(void **state)
+{
+    (void)state;
+    Kernel kernel;
+    KernelSign sign;
+    assert_true(norm_bears(1e-6));
+    assert_false(norm_bears(0));
+    Register x = begin_row(&kernel), sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_unary(&kernel, KERNEL_EXP, x));
+    kernel_begin_phase(&kernel, true);
+    x = kernel_load(&kernel, 0);
+    Register share = kernel_binary(&kernel, KERNEL_DIVIDE, kernel_unary(&kernel, KERNEL_EXP, x), sum);
+    kernel_store(&kernel, 1, share); /* softmax */
+    assert_true(bears(&kernel, &sign) && sign == SIGN_POSITIVE);
+    static const KernelOp harmful[] = {KERNEL_LOG, KERNEL_RECIPROCAL};
+    for (int i = 0; i < 2; i++) {
+        x = begin_row(&kernel);
+        kernel_store(&kernel, 1, kernel_unary(&kernel, harmful[i], x));
+        assert_false(bears(&kernel, &sign));
+    }
+    x = begin_row(&kernel);
+    kernel_store(&kernel, 1, kernel_binary(&kernel, KERNEL_POWER, x, kernel_constant_like(&kernel, x, -0.5)));
+    assert_false(bears(&kernel, &sign));
+    x = begin_row(&kernel);
+    kernel_store(&kernel, 1, kernel_unary(&kernel, KERNEL_NEGATE, x));
+    assert_true(bears(&kernel, &sign) && sign == SIGN_ANY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +509,7 @@ int main(void)
         cmocka_unit_test(sums_run_line_by_line),
         cmocka_unit_test(stored_sums_are_added),
         cmocka_unit_test(equal_computations_get_equal_hashes),
+        cmocka_unit_test(zeros_may_become_divisors),
         cmocka_unit_test(axes_whose_index_is_read_stay),
         cmocka_unit_test(softmax_in_three_phases),
         cmocka_unit_test(matrix_products_of_every_layout),

@@ -222,8 +222,9 @@ static void rows_come_back(void **state)
     costs_free(&again);
 }
 
-/* Nine micro-batches of two lines have 16: times are those of 16/18 of them, and 18/16 of what they are of all. */
-static void times_are_of_the_lines_to_expect(void **state)
+/* Nine micro-batches of two lines of ten tokens have 16 of them, or 150 of the tokens of these: times are those of this
+ * share, and its inverse times what they are of all. */
+static void times_are_of_the_tokens_to_expect(void **state)
 {
     (void)state;
     Costs costs;
@@ -231,20 +232,21 @@ static void times_are_of_the_lines_to_expect(void **state)
     Diagnostics diagnostics = {0};
     const char *at = strstr(full, "\"microbatches\":4,");
     snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, rows, at + strlen("\"microbatches\":4,"));
-    for (int vary = 0; vary < 2; vary++) {
+    for (int vary = 0; vary < 3; vary++) {
         assert_true(parse_costs(&costs, text, &diagnostics));
         const LayerCost before = costs.layers[0];
         RowSamples expected = costs.rows;
         expected.lines_computed = 16;
+        expected.tokens_computed = vary == 2 ? 150 : 0;
         costs.lines_vary = vary;
         model_costs_expect_rows(&costs, &expected);
-        double share = vary ? 16.0 / 18 : 1;
+        double tokens = (double[]){180, 160, 150}[vary], share = tokens / 180;
         assert_true(before.forward_s > 0 && fabs(costs.layers[0].forward_s - share * before.forward_s) < 1e-15);
         assert_true(before.backward_s > 0 && fabs(costs.layers[0].backward_s - share * before.backward_s) < 1e-15);
         assert_true(costs.layers[0].update_s == before.update_s);
         assert_int_equal(costs.rows.lines_computed, vary ? 16 : 0);
-        assert_int_equal(row_samples_whole(&costs.rows, 1000), vary ? 1125 : 1000);
-        assert_true(fabs(row_samples_padding(&costs.rows) - (1 - 140 / ((vary ? 16 : 18) * 10.0))) < 1e-15);
+        assert_int_equal(row_samples_whole(&costs.rows, 1000), (int)(180000 / tokens));
+        assert_true(fabs(row_samples_padding(&costs.rows) - (1 - 140 / tokens)) < 1e-15);
         costs_free(&costs);
     }
 }
@@ -269,6 +271,9 @@ static void impossible_rows_are_refused(void **state)
         {"\"slots\":3", "\"slots\":3,\"lines_computed\":13"}, /* the last of a step has at least one */
         {"\"slots\":3", "\"slots\":3,\"lines_computed\":19"}, /* and at most as many as the others */
         {"\"slots\":3", "\"slots\":3,\"lines_computed\":0"},
+        {"\"slots\":3", "\"slots\":3,\"lines_computed\":16,\"tokens_computed\":161"}, /* at most those of the lines */
+        {"\"slots\":3", "\"slots\":3,\"lines_computed\":16,\"tokens_computed\":70"},  /* seven lines are whole */
+        {"\"slots\":3", "\"slots\":3,\"tokens_computed\":150"},                       /* of no lines */
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char text[2048], changed[512];
@@ -354,7 +359,7 @@ int main(void)
         cmocka_unit_test(batches_come_back),
         cmocka_unit_test(bad_batches_are_refused),
         cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(times_are_of_the_lines_to_expect),
+        cmocka_unit_test(times_are_of_the_tokens_to_expect),
         cmocka_unit_test(impossible_rows_are_refused),
         cmocka_unit_test(shared_stash_comes_back),
         cmocka_unit_test(bad_costs_are_refused),

@@ -35,10 +35,25 @@ static void check_places(const RowPacker *packer, const int32_t *lengths)
     for (uint32_t line = 0; line < packer->lines; line++) {
         assert_in_range(rows[line], 1, packing->slots);
         for (uint32_t i = 0; i < tokens[line]; i++) assert_true(taken[line * packing->length + i]);
+        assert_int_equal(tokens[line], packer->filled[line]);
     }
     free(taken);
     free(rows);
     free(tokens);
+}
+
+/* No line that has one after it in its micro-batch has fewer tokens than the last line of any. */
+static void check_last_lines(const RowPacker *packer)
+{
+    uint32_t each = packer->packing.lines, most = 0, least = UINT32_MAX, tokens = 0;
+    for (uint32_t line = 0; line < packer->lines; line++) {
+        bool last = line % each == each - 1 || line == packer->lines - 1;
+        if (last && packer->filled[line] > most) most = packer->filled[line];
+        if (!last && packer->filled[line] < least) least = packer->filled[line];
+        tokens += last ? packer->filled[line] : packer->packing.length;
+    }
+    assert_true(most <= least);
+    assert_int_equal(row_packer_all_tokens(packer), tokens);
 }
 
 static void rows_get_places(void **state)
@@ -61,6 +76,7 @@ static void rows_get_places(void **state)
         assert_int_equal(microbatches, (packer.lines + packing.lines - 1) / packing.lines);
         assert_true(microbatches <= packing_most_microbatches(&packing));
         check_places(&packer, lengths);
+        check_last_lines(&packer);
         row_packer_close(&packer);
     }
 }

@@ -1,0 +1,71 @@
+/* Tokens after the last row of a micro-batch's last line (runtime/program/packing.h): calls that compute each token
+ * apart from the others leave them out.
+ *
+ * Other calls, attention above all, read these tokens, in products with what masks make 0, or in sums of gradients. So
+ * once the wave that leaves them out is done they become 0 (SkyCall.tails): what a gradient has there must add nothing.
+ * All tokens are computed where 0 might become a divisor on the way. */
+#include "codegen/stage/stage_builder.h"
+
+/* Notes which values the call leaves tokens out of, and of which it reads all. */
+static void mark_call(const LoweredCall *call, const LineCut *cut, bool *cut_short, bool *read_whole)
+{
+    for (int i = 0; i < call->kernel->operand_count; i++) {
+        const KernelOperand *operand = &call->kernel->operands[i];
+        cut_short[call->operands[i].value] |= operand->written && cut->token_extent;
+        read_whole[call->operands[i].value] |= operand->read && !cut->token_extent;
+    }
+}
+
+static void mark_all(const ValueList *list, bool *read_whole)
+{
+    for (size_t i = 0; i < list->count; i++) read_whole[list->values[i]] = true;
+}
+
+/* What becomes of zeros in the call, which reads whole values. */
+static bool bears_zeros(const StageBuilder *builder, const LoweredCall *call, KernelZeros *zeros)
+{
+    KernelZeros operands[KERNEL_MAX_OPERANDS];
+    int count = call->kernel->operand_count;
+    for (int i = 0; i < count; i++) {
+        ValueId value = call->operands[i].value;
+        operands[i] = builder->needs_tail[value] ? (KernelZeros){true, SIGN_NOT_NEGATIVE} : zeros[value];
+    }
+    if (!kernel_bears_zeros(call->kernel, operands)) return false;
+    for (int i = 0; i < count; i++)
+        if (call->kernel->operands[i].written) zeros[call->operands[i].value] = operands[i];
+    return true;
+}
+
+static LineCut cut_of(const StageBuilder *builder, size_t c)
+{
+    LineCut cut;
+    Kernel kernel = *builder->lowering.calls[c].kernel;
+    stage_cut_lines(builder, &builder->lowering.calls[c], builder->groups[c].blocks, &kernel, &cut);
+    return cut;
+}
+
+void stage_find_tails(StageBuilder *builder)
+{
+    ValueArrays *arrays = builder->index->arrays;
+    size_t end = builder->end[SKY_LIST_WEIGHT_GRADIENT];
+    const LoweredCall *calls = builder->lowering.calls;
+    bool *read_whole = value_array_new(arrays, bool);
+    KernelZeros *zeros = value_array_new(arrays, KernelZeros);
+    builder->cuts_tokens = true;
+    builder->needs_tail = value_array_new(arrays, bool);
+    mark_all(&builder->send_forward, read_whole);
+    mark_all(&builder->send_backward, read_whole);
+    mark_all(&builder->outputs, read_whole);
+    for (size_t c = 0; c < end; c++) {
+        LineCut cut = cut_of(builder, c);
+        if (!calls[c].dead) mark_call(&calls[c], &cut, builder->needs_tail, read_whole);
+    }
+    for (size_t c = 0; c < end; c++)
+        for (int i = 0; i < calls[c].kernel->operand_count; i++)
+            builder->needs_tail[calls[c].operands[i].value] &= read_whole[calls[c].operands[i].value];
+    for (size_t c = 0; c < end && builder->cuts_tokens; c++)
+        if (!calls[c].dead && !cut_of(builder, c).token_extent)
+            builder->cuts_tokens = bears_zeros(builder, &calls[c], zeros);
+    value_array_return(arrays, zeros);
+    value_array_return(arrays, read_whole);
+}
