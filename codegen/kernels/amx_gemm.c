@@ -17,6 +17,7 @@ typedef struct AmxEmitter {
     Ir units;                  /* that it is made of: 1, or 2 joined */
     Ir begin, end;             /* its rows */
     Ir columns_end;            /* of its columns */
+    Ir all_depth;              /* of a sum */
     Ir k, depth;               /* the block of k */
     Ir first, last;            /* whether it is the first, and the last */
     Ir kept;                   /* whether all panels of B are kept already; NULL: they are not to be */
@@ -175,12 +176,12 @@ static void emit_unit(AmxEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const AmxPlan *plan = gemm->plan;
-    Ir depth = emit_i64(emit, plan->depth);
+    Ir depth = gemm->all_depth;
     int axis = plan->match.row_axis;
     gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
     gemm->end = emit_i64(emit, plan->rows);
     if (axis >= 0)
-        gemm->end = unit_end(gemm, axis, plan->unit_rows, units_emit_limit(emit, &plan->units, axis, plan->rows));
+        gemm->end = unit_end(gemm, axis, plan->unit_rows, units_emit_limit(emit, gemm->kernel, &plan->units, axis));
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;
@@ -246,6 +247,7 @@ void amx_emit(Emit *emit, const Kernel *kernel, const AmxPlan *plan, const char 
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     prepare_control(&gemm);
     if (plan->keeps_b) gemm.kept = blocks_are_kept(emit, kernel, gemm.operand);
+    gemm.all_depth = units_emit_limit(emit, kernel, &plan->units, kernel->axis_count - 1);
     Ir configuration = amx_tile_configuration(emit);
     emit_intrinsic(emit, "llvm.x86.ldtilecfg", NULL, 0, &configuration, 1);
     (plan->joins_units ? emit_joined_units : emit_units)(&gemm);

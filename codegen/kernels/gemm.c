@@ -21,12 +21,20 @@ typedef struct GemmEmitter {
 
 static int64_t block_count(const GemmPlan *plan) { return (plan->depth + plan->depth_block - 1) / plan->depth_block; }
 
+/* Sums that may be limited are accumulated in place, so one form is that of all blocks. */
+static bool has_position(const GemmEmitter *gemm, int position)
+{
+    int64_t blocks = block_count(gemm->plan);
+    if (gemm->kernel->limited) return position == MIDDLE;
+    return position == LAST || blocks > (position == FIRST ? 1 : 2);
+}
+
 static void emit_panels(GemmEmitter *gemm, const char *symbol)
 {
     const GemmPlan *plan = gemm->plan;
     int64_t blocks = block_count(plan), ragged = plan->columns % plan->panel_columns;
     for (int position = 0; position < POSITIONS; position++) {
-        if ((position == FIRST && blocks == 1) || (position == MIDDLE && blocks < 3)) continue;
+        if (!has_position(gemm, position)) continue;
         int64_t last_depth = plan->depth - (blocks - 1) * plan->depth_block;
         for (int kind = 0; kind < 2; kind++) {
             Panel *panel = &gemm->panel[position][kind];
@@ -89,7 +97,8 @@ static Ir unit_begin(GemmEmitter *gemm)
     return axis < 0 ? emit_i64(gemm->emit, 0) : gemm->index[axis];
 }
 
-static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column, Ir k)
+/* `depth`: of a limited sum. */
+static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column, Ir k, Ir depth)
 {
     Emit *emit = gemm->emit;
     const GemmPlan *plan = gemm->plan;
@@ -97,7 +106,7 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
     Ir begin = unit_begin(gemm);
     Ir source = element_address(gemm, plan->match.b, NULL, column, k), b = source;
     if (plan->b != GEMM_B_DIRECT) {
-        PanelShape shape = {panel->vectors, panel->tail, panel->depth};
+        PanelShape shape = {panel->vectors, panel->tail, panel->depth, depth};
         b = emit_scratch_at(gemm->emit, 0);
         if (!plan->reorders_b_in_tile) gemm_reorder_b(emit, gemm->kernel, plan, &shape, source, b);
     }
@@ -112,6 +121,7 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
     arguments[PANEL_BEGIN] = begin;
     arguments[PANEL_END] = gemm->row_end;
     arguments[PANEL_COLUMN] = column;
+    arguments[PANEL_DEPTH] = depth ? depth : emit_i64(emit, panel->depth);
     int count = PANEL_BATCH + gemm->kernel->axis_count - 1;
     for (int i = PANEL_BATCH; i < count; i++) arguments[i] = gemm->index[i - PANEL_BATCH];
     LLVMTypeRef type = gemm_panel_type(emit, gemm->kernel);
@@ -119,7 +129,7 @@ static void emit_panel_call(GemmEmitter *gemm, int position, int kind, Ir column
 }
 
 /* The panels of a unit: full ones, then perhaps a ragged one at the end of the rows. */
-static void emit_block(GemmEmitter *gemm, int position, Ir k)
+static void emit_block(GemmEmitter *gemm, int position, Ir k, Ir depth)
 {
     Emit *emit = gemm->emit;
     const GemmPlan *plan = gemm->plan;
@@ -127,7 +137,7 @@ static void emit_block(GemmEmitter *gemm, int position, Ir k)
     int64_t whole = plan->columns / plan->panel_columns * plan->panel_columns;
     if (plan->reorder_a) {
         Ir rows = emit_sub(emit, gemm->row_end, unit_begin(gemm));
-        gemm_reorder_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, rows,
+        gemm_reorder_a(emit, gemm->kernel, plan, gemm->panel[position][0].depth, depth, rows,
                        element_address(gemm, plan->match.a, unit_begin(gemm), NULL, k),
                        emit_scratch_at(gemm->emit, plan->b_bytes));
     }
@@ -137,16 +147,28 @@ static void emit_block(GemmEmitter *gemm, int position, Ir k)
         end = emit_select(emit, below, end, emit_i64(emit, whole));
         EmitLoop loop;
         emit_loop_begin(emit, &loop, first, end, plan->panel_columns, 0, NULL);
-        emit_panel_call(gemm, position, 0, loop.index, k);
+        emit_panel_call(gemm, position, 0, loop.index, k, depth);
         emit_loop_end(emit, &loop, NULL);
     }
     if (gemm->function[position][1]) {
         EmitIf branch;
         Ir end = emit_add(emit, first, emit_i64(emit, plan->unit_columns));
         emit_if(emit, &branch, emit_compare(emit, LLVMIntSGT, end, emit_i64(emit, whole)));
-        emit_panel_call(gemm, position, 1, emit_i64(emit, whole), k);
+        emit_panel_call(gemm, position, 1, emit_i64(emit, whole), k, depth);
         emit_end_if(emit, &branch);
     }
+}
+
+static void emit_limited_blocks(GemmEmitter *gemm)
+{
+    Emit *emit = gemm->emit;
+    const GemmPlan *plan = gemm->plan;
+    Ir all = units_emit_limit(emit, gemm->kernel, &plan->units, gemm->kernel->axis_count - 1);
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), all, plan->depth_block, 0, NULL);
+    Ir depth = emit_least(emit, emit_sub(emit, all, loop.index), emit_i64(emit, plan->depth_block));
+    emit_block(gemm, MIDDLE, loop.index, depth);
+    emit_loop_end(emit, &loop, NULL);
 }
 
 static void emit_unit(GemmEmitter *gemm)
@@ -156,19 +178,23 @@ static void emit_unit(GemmEmitter *gemm)
     int axis = plan->match.row_axis;
     gemm->row_end = emit_i64(emit, plan->rows);
     if (axis >= 0) {
-        Ir limit = plan->reorder_a ? gemm->row_end : units_emit_limit(emit, &plan->units, axis, plan->rows);
+        Ir limit = plan->reorder_a ? gemm->row_end : units_emit_limit(emit, gemm->kernel, &plan->units, axis);
         gemm->row_end = emit_least(emit, emit_add(emit, gemm->index[axis], emit_i64(emit, plan->unit_rows)), limit);
     }
+    if (gemm->kernel->limited) {
+        emit_limited_blocks(gemm);
+        return;
+    }
     int64_t blocks = block_count(plan);
-    if (blocks > 1) emit_block(gemm, FIRST, emit_i64(emit, 0));
+    if (blocks > 1) emit_block(gemm, FIRST, emit_i64(emit, 0), NULL);
     Ir last = emit_i64(emit, (blocks - 1) * plan->depth_block);
     if (blocks > 2) {
         EmitLoop loop;
         emit_loop_begin(emit, &loop, emit_i64(emit, plan->depth_block), last, plan->depth_block, 0, NULL);
-        emit_block(gemm, MIDDLE, loop.index);
+        emit_block(gemm, MIDDLE, loop.index, NULL);
         emit_loop_end(emit, &loop, NULL);
     }
-    emit_block(gemm, LAST, last);
+    emit_block(gemm, LAST, last, NULL);
 }
 
 void gemm_emit(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const char *symbol)

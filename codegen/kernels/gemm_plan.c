@@ -81,7 +81,7 @@ static void choose_skipping(GemmPlan *plan, const Kernel *kernel, const Target *
     const KernelOperand *a = &kernel->operands[plan->match.a];
     bool columns = stride_of(kernel, plan->match.a, plan->match.row_axis) == 1;
     plan->skips_zeros = a->often_zero && a->dtype == DTYPE_F32 && plan->type == DTYPE_F32 && !plan->reorder_a &&
-                        target->vector_bytes >= 32 && plan->depth % GEMM_ZERO_STEP == 0 &&
+                        !kernel->limited && target->vector_bytes >= 32 && plan->depth % GEMM_ZERO_STEP == 0 &&
                         plan->depth <= plan->depth_block && (columns || a->stride[kernel->axis_count - 1] == 1);
 }
 

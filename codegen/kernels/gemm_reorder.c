@@ -12,6 +12,15 @@ typedef struct PanelReorder {
     int width; /* lanes of a reordered row */
 } PanelReorder;
 
+/* Of `depth` k, the first `limit` alone where there is one: where those end that make whole groups of `step`, a power
+ * of 2, and where all do. */
+static Ir whole_end(Emit *emit, int64_t depth, Ir limit, int64_t step)
+{
+    return limit ? emit_and(emit, limit, emit_i64(emit, -step)) : emit_i64(emit, depth / step * step);
+}
+
+static Ir depth_end(Emit *emit, int64_t depth, Ir limit) { return limit ? limit : emit_i64(emit, depth); }
+
 static unsigned reordered_bytes(const PanelReorder *reorder) { return (unsigned)dtype_size(reorder->plan->type); }
 
 static Ir source_at(const PanelReorder *reorder, Ir k, int64_t more_k, int64_t n)
@@ -53,6 +62,15 @@ static void reorder_row(const PanelReorder *reorder, Ir k)
     }
 }
 
+static void reorder_rows(const PanelReorder *reorder, Ir begin)
+{
+    Emit *emit = reorder->emit;
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, begin, depth_end(emit, reorder->panel->depth, reorder->panel->limit), 1, 0, NULL);
+    reorder_row(reorder, loop.index);
+    emit_loop_end(emit, &loop, NULL);
+}
+
 /* `count` rows k, k + 1 ... of vector `v`, from columns of B that are contiguous along k. */
 static void reorder_block(const PanelReorder *reorder, Ir k, int count, int v)
 {
@@ -70,13 +88,17 @@ static void reorder_transposed(const PanelReorder *reorder)
 {
     Emit *emit = reorder->emit;
     int lanes = reorder->plan->lanes;
-    int64_t whole = reorder->panel->depth / lanes * lanes;
+    const PanelShape *panel = reorder->panel;
+    Ir whole = whole_end(emit, panel->depth, panel->limit, lanes);
     EmitLoop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), lanes, 0, NULL);
-    for (int v = 0; v < reorder->panel->vectors; v++) reorder_block(reorder, loop.index, lanes, v);
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), whole, lanes, 0, NULL);
+    for (int v = 0; v < panel->vectors; v++) reorder_block(reorder, loop.index, lanes, v);
     emit_loop_end(emit, &loop, NULL);
-    int rest = (int)(reorder->panel->depth - whole);
-    for (int v = 0; rest && v < reorder->panel->vectors; v++) reorder_block(reorder, emit_i64(emit, whole), rest, v);
+    int rest = (int)(panel->depth % lanes);
+    if (panel->limit)
+        reorder_rows(reorder, whole);
+    else
+        for (int v = 0; rest && v < panel->vectors; v++) reorder_block(reorder, whole, rest, v);
 }
 
 void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, const PanelShape *panel, Ir source,
@@ -85,14 +107,10 @@ void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, cons
     PanelReorder reorder = {.emit = emit, .plan = plan, .panel = panel, .source = source, .reordered = reordered};
     reorder.b = factor_of(emit, kernel, plan->match.b, plan->match.column_axis);
     reorder.width = plan->lanes * panel->vectors;
-    if (plan->b == GEMM_B_TRANSPOSED && reorder.b.along_k == 1) {
+    if (plan->b == GEMM_B_TRANSPOSED && reorder.b.along_k == 1)
         reorder_transposed(&reorder);
-        return;
-    }
-    EmitLoop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, panel->depth), 1, 0, NULL);
-    reorder_row(&reorder, loop.index);
-    emit_loop_end(emit, &loop, NULL);
+    else
+        reorder_rows(&reorder, emit_i64(emit, 0));
 }
 
 /* ---- A ---- */
@@ -151,7 +169,7 @@ static void reorder_steps(const TilesReorder *reorder, Ir rows, Ir source, Ir re
     emit_end_if(emit, &branch);
 }
 
-void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source,
+void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir limit, Ir rows, Ir source,
                     Ir reordered)
 {
     TilesReorder reorder = {.emit = emit,
@@ -159,11 +177,17 @@ void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int6
                             .a = factor_of(emit, kernel, plan->match.a, plan->match.row_axis),
                             .element = emit_register_type(emit, plan->type),
                             .depth = depth};
-    int64_t whole = depth / STEPS * STEPS;
+    Ir whole = whole_end(emit, depth, limit, STEPS);
     EmitLoop loop;
-    emit_loop_begin(emit, &loop, emit_i64(emit, 0), emit_i64(emit, whole), STEPS, 0, NULL);
+    emit_loop_begin(emit, &loop, emit_i64(emit, 0), whole, STEPS, 0, NULL);
     reorder_steps(&reorder, rows, source, reordered, loop.index, STEPS);
     emit_loop_end(emit, &loop, NULL);
-    int rest = (int)(depth - whole);
-    if (rest) reorder_steps(&reorder, rows, source, reordered, emit_i64(emit, whole), rest);
+    int rest = (int)(depth % STEPS);
+    if (limit) {
+        emit_loop_begin(emit, &loop, whole, limit, 1, 0, NULL);
+        reorder_steps(&reorder, rows, source, reordered, loop.index, 1);
+        emit_loop_end(emit, &loop, NULL);
+    } else if (rest) {
+        reorder_steps(&reorder, rows, source, reordered, whole, rest);
+    }
 }

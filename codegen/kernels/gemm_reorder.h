@@ -9,6 +9,7 @@
 typedef struct PanelShape {
     int vectors, tail;
     int64_t depth;
+    Ir limit; /* only so many of the rows count; NULL: all */
 } PanelShape;
 
 /* Emits the reordering of the panel that starts at `source`, an element of operand B, into `reordered`. */
@@ -16,8 +17,8 @@ void gemm_reorder_b(Emit *emit, const Kernel *kernel, const GemmPlan *plan, cons
                     Ir reordered);
 
 /* Emits the reordering of `rows` rows (a value; only the last unit's count is no multiple of the tile) of A, at the
- * first of `depth` k: tile after tile, for every k the tile's rows. */
-void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir rows, Ir source,
+ * first of `depth` k, or of `limit` of them: tile after tile, for every k the tile's rows. */
+void gemm_reorder_a(Emit *emit, const Kernel *kernel, const GemmPlan *plan, int64_t depth, Ir limit, Ir rows, Ir source,
                     Ir reordered);
 
 #endif

@@ -92,6 +92,12 @@ static void keep_sums(Tile *tile)
 
 /* ---- The sum over k ---- */
 
+/* Of this block. */
+static Ir depth_of(Tile *tile)
+{
+    return tile->kernel->limited ? LLVMGetParam(tile->function, PANEL_DEPTH) : emit_i64(tile->emit, tile->panel->depth);
+}
+
 /* Elements of a row of the reordered panel. */
 static int64_t reordered_width(const Tile *tile) { return (int64_t)tile->panel->vectors * tile->plan->lanes; }
 
@@ -139,8 +145,8 @@ static void prefetch_rows(Tile *tile, Ir a, Ir k)
     Emit *emit = tile->emit;
     int half = (tile->rows + 1) / 2;
     Ir ahead = emit_add(emit, k, emit_i64(emit, PREFETCH_DISTANCE));
-    Ir beyond = emit_compare(emit, LLVMIntSGE, ahead, emit_i64(emit, tile->panel->depth));
-    Ir next_tile = emit_add(emit, ahead, emit_i64(emit, tile->rows * tile->a_row - tile->panel->depth));
+    Ir depth = depth_of(tile), beyond = emit_compare(emit, LLVMIntSGE, ahead, depth);
+    Ir next_tile = emit_add(emit, ahead, emit_sub(emit, emit_i64(emit, tile->rows * tile->a_row), depth));
     Ir offset = emit_select(emit, beyond, next_tile, ahead);
     Ir odd = emit_and(emit, k, emit_i64(emit, UNROLL));
     Ir turn = emit_mul(emit, emit_lshr(emit, odd, emit_i64(emit, __builtin_ctz(UNROLL))), half * tile->a_row);
@@ -294,11 +300,11 @@ static void multiply_unrolled(Tile *tile, Ir a, Ir b, Ir reordered, Ir k)
 
 /* The k that are multiplied: none where all sums are hidden, else all, unless they begin or end with zeros. A tile that
  * reorders B needs all of that. */
-static void find_range(Tile *tile, Ir a, int64_t whole, Ir *first, Ir *end)
+static void find_range(Tile *tile, Ir a, Ir whole, Ir *first, Ir *end)
 {
     Emit *emit = tile->emit;
     *first = emit_i64(emit, 0);
-    *end = emit_i64(emit, whole);
+    *end = whole;
     bool columns = tile->a_depth != 1;
     int lanes = tile->plan->lanes;
     if (tile->reorders) return;
@@ -312,13 +318,30 @@ static void find_range(Tile *tile, Ir a, int64_t whole, Ir *first, Ir *end)
                        .step = columns ? UNROLL : lanes,
                        .k_bytes = tile->a_depth * (int64_t)sizeof(float),
                        .piece_bytes = (columns ? tile->a_depth : tile->a_row) * (int64_t)sizeof(float)};
-    zero_range_emit(emit, &range, a, emit_i64(emit, whole), first, end);
+    zero_range_emit(emit, &range, a, whole, first, end);
+}
+
+/* The steps from `whole` on, to a limit. */
+static void multiply_rest(Tile *tile, Ir a, Ir b, Ir reordered, Ir whole)
+{
+    Emit *emit = tile->emit;
+    int count = tile->rows * tile->panel->vectors;
+    EmitLoop loop;
+    emit_loop_begin(emit, &loop, whole, depth_of(tile), 1, count, tile->sum);
+    for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
+    Ir a_here = emit_address(emit, emit_memory_type(emit, tile->a_type), a, emit_mul(emit, loop.index, tile->a_depth));
+    Ir b_here = emit_address(emit, tile->element, b, emit_mul(emit, loop.index, tile->b_depth));
+    Ir to = emit_address(emit, tile->element, reordered, emit_mul(emit, loop.index, reordered_width(tile)));
+    multiply_step(tile, a_here, b_here, to, 0);
+    emit_loop_end(emit, &loop, tile->sum);
+    for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
 }
 
 static void multiply(Tile *tile)
 {
     Emit *emit = tile->emit;
     int count = tile->rows * tile->panel->vectors;
+    bool limited = tile->kernel->limited;
     int64_t whole = tile->panel->depth / UNROLL * UNROLL;
     LLVMTypeRef a_memory = emit_memory_type(emit, tile->a_type);
     Ir a_offset = tile->plan->reorder_a ? emit_mul(emit, row_in_unit(tile), tile->panel->depth)
@@ -330,14 +353,17 @@ static void multiply(Tile *tile)
     body_set_base(&tile->body);
     if (whole) {
         EmitLoop loop;
-        Ir first, end;
-        find_range(tile, a, whole, &first, &end);
+        Ir first, end,
+            steps = limited ? emit_and(emit, depth_of(tile), emit_i64(emit, -UNROLL)) : emit_i64(emit, whole);
+        find_range(tile, a, steps, &first, &end);
         emit_loop_begin(emit, &loop, first, end, UNROLL, count, tile->sum);
         for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
         multiply_unrolled(tile, a, b, reordered, loop.index);
         emit_loop_end(emit, &loop, tile->sum);
         for (int i = 0; i < count; i++) tile->sum[i] = loop.carried[i];
+        if (limited) multiply_rest(tile, a, b, reordered, steps);
     }
+    if (limited) return;
     Ir a_rest = emit_address(emit, a_memory, a, emit_i64(emit, whole * tile->a_depth));
     Ir b_rest = offset_address(tile, b, whole * tile->b_depth);
     Ir reordered_rest = offset_address(tile, reordered, whole * reordered_width(tile));

@@ -7,7 +7,7 @@
 
 typedef struct Panel {
     int vectors, tail; /* lanes of the last vector that count; 0: all */
-    int64_t depth;     /* of this block of k */
+    int64_t depth;     /* of this block of k, or the most that a limited sum has in one */
     bool first, last;  /* among the blocks of k */
     /* From this block of A and of the panel's source to those that are needed next, in elements. */
     int64_t next_a, next_source;
@@ -23,6 +23,7 @@ enum {
     PANEL_BEGIN,    /* rows begin ... end - 1 */
     PANEL_END,
     PANEL_COLUMN, /* the panel's first column */
+    PANEL_DEPTH,  /* of this block of k, where the sum is limited */
     PANEL_BATCH   /* from here on: the index of every axis; those of row, column and k are ignored */
 };
 

@@ -15,6 +15,7 @@ typedef struct PairEmitter {
     Ir operand[KERNEL_MAX_OPERANDS];
     Ir index[KERNEL_MAX_AXES]; /* of the units */
     Ir begin, end;             /* their rows */
+    Ir depth;                  /* of their sums */
     Ir rows;                   /* the first one's pairs */
     Ir columns_begin, columns_end;
     Ir buffers[2]; /* where the addresses of the panel in use and of the next one are kept */
@@ -83,7 +84,7 @@ static void set_next(PairEmitter *gemm, Ir column, Ir k, Ir *arguments)
 {
     Emit *emit = gemm->emit;
     const PairPlan *plan = gemm->plan;
-    Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth), block = emit_i64(emit, plan->depth_block);
+    Ir zero = emit_i64(emit, 0), depth = gemm->depth, block = emit_i64(emit, plan->depth_block);
     Ir next_k = emit_add(emit, k, block), more_k = emit_compare(emit, LLVMIntSLT, next_k, depth);
     next_k = emit_select(emit, more_k, next_k, zero);
     Ir width = emit_i64(emit, pair_panel_columns(plan)), next = emit_add(emit, column, width);
@@ -130,7 +131,7 @@ static void emit_block(PairEmitter *gemm, Ir column, Ir k)
     arguments[PAIR_BEGIN] = gemm->begin;
     arguments[PAIR_END] = gemm->end;
     arguments[PAIR_COLUMN] = column;
-    Ir left = emit_sub(emit, emit_i64(emit, plan->depth), k), block = emit_i64(emit, plan->depth_block);
+    Ir left = emit_sub(emit, gemm->depth, k), block = emit_i64(emit, plan->depth_block);
     Ir more = emit_add(emit, emit_least(emit, left, block), emit_i64(emit, BLOCK_DEPTH - 1));
     arguments[PAIR_STEPS] = emit_udiv(emit, more, emit_i64(emit, BLOCK_DEPTH));
     arguments[PAIR_FIRST] = emit_compare(emit, LLVMIntEQ, k, emit_i64(emit, 0));
@@ -147,7 +148,7 @@ static void emit_units(PairEmitter *gemm)
 {
     Emit *emit = gemm->emit;
     const PairPlan *plan = gemm->plan;
-    Ir zero = emit_i64(emit, 0), depth = emit_i64(emit, plan->depth);
+    Ir zero = emit_i64(emit, 0), depth = gemm->depth;
     gemm->rows = factor_address(gemm, plan->match.a, plan->match.row_axis, gemm->begin, zero);
     if (!plan->a_in_place) {
         Ir reordered = emit_scratch_at(gemm->emit, 0), row_count = emit_sub(emit, gemm->end, gemm->begin);
@@ -199,7 +200,7 @@ static void emit_runs(PairEmitter *gemm)
     }
     gemm->begin = gemm->index[plan->match.row_axis];
     gemm->end = emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)),
-                           units_emit_limit(emit, units, plan->match.row_axis, plan->rows));
+                           units_emit_limit(emit, gemm->kernel, units, plan->match.row_axis));
     emit_units(gemm);
     emit_loop_end(emit, &runs, NULL);
 }
@@ -214,6 +215,7 @@ void pair_emit(Emit *emit, const Kernel *kernel, const PairPlan *plan, const cha
     for (int i = 0; i < 2; i++) gemm.buffers[i] = LLVMBuildAlloca(emit->builder, emit->pointer, "");
     for (int axis = 0; axis < kernel->axis_count; axis++) gemm.index[axis] = emit_i64(emit, 0);
     if (plan->keeps_b) gemm.kept = blocks_are_kept(emit, kernel, gemm.operand);
+    gemm.depth = units_emit_limit(emit, kernel, &plan->units, kernel->axis_count - 1);
     emit_runs(&gemm);
     LLVMBuildRetVoid(emit->builder);
 }

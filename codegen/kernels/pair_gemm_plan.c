@@ -28,8 +28,8 @@ static void choose_blocks(PairPlan *plan)
 static void choose_a(PairPlan *plan, const Kernel *kernel)
 {
     const KernelOperand *a = &kernel->operands[plan->match.a];
-    plan->a_in_place =
-        a->dtype == DTYPE_BF16 && a->stride[kernel->axis_count - 1] == 1 && plan->depth % BLOCK_DEPTH == 0;
+    plan->a_in_place = a->dtype == DTYPE_BF16 && a->stride[kernel->axis_count - 1] == 1 &&
+                       plan->depth % BLOCK_DEPTH == 0 && !kernel->limited;
     if (plan->a_in_place) plan->row_pitch = a->stride[plan->match.row_axis] * 2;
     plan->skips_zeros = a->often_zero && plan->depth > PAIR_ZERO_STEP;
 }

@@ -17,10 +17,11 @@ int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm 
     return units->total;
 }
 
-Ir units_emit_limit(Emit *emit, const Units *units, int axis, int64_t extent)
+Ir units_emit_limit(Emit *emit, const Kernel *kernel, const Units *units, int axis)
 {
-    Ir all = emit_i64(emit, extent);
-    return units->axes[0].axis == axis ? emit_least(emit, all, LLVMGetParam(emit->function, KERNEL_LIMIT)) : all;
+    Ir all = emit_i64(emit, kernel->extent[axis]);
+    int limited = kernel->limited ? kernel->axis_count - 1 : units->axes[0].axis;
+    return axis == limited ? emit_least(emit, all, LLVMGetParam(emit->function, KERNEL_LIMIT)) : all;
 }
 
 void units_emit_loop(Emit *emit, const Units *units, EmitLoop *loop, Ir index[KERNEL_MAX_AXES])

@@ -21,9 +21,9 @@ typedef struct Units {
 void units_init(Units *units);
 /* With a unit for every matrix of a batch of matrix products, whose number it returns. */
 int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm *match);
-/* Where of `axis` there may be something to compute: its extent, and no further than the limit of a SkyKernel if
- * units are numbered along it first. */
-Ir units_emit_limit(Emit *emit, const Units *units, int axis, int64_t extent);
+/* Where of `axis` there may be something to compute: its extent, and no further than the limit of a SkyKernel if that
+ * is one of its sum, and this is the inner axis, or else if units are numbered along it first. */
+Ir units_emit_limit(Emit *emit, const Kernel *kernel, const Units *units, int axis);
 void units_add(Units *units, int axis, int64_t extent, int64_t step);
 
 /* Emits the loop over units begin ... end - 1, from the parameters of a SkyKernel, and sets index[axis] of every unit

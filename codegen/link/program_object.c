@@ -45,11 +45,12 @@ struct Record {
 
 #define CALL_FIELDS(X, T, in) \
     X##_KERNEL(T, in kernel) X##_ARRAY(T, in operands, location, in operand_count) \
-    X##_ARRAY(T, in tails, location, in tail_count) X##_PLAIN(T, in operand_count) X##_PLAIN(T, in layer) \
-    X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
+    X##_ARRAY(T, in tails, location, in tail_count) X##_PLAIN(T, in operand_count) X##_PLAIN(T, in reserved) \
+    X##_PLAIN(T, in layer) X##_PLAIN(T, in group_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in wave_count) \
     X##_PLAIN(T, in line_loops) X##_PLAIN(T, in line_axis) X##_PLAIN(T, in line_extent) \
     X##_PLAIN(T, in token_extent) X##_PLAIN(T, in tail_count) X##_PLAIN(T, in line_blocks) \
-    X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in device_kernel) \
+    X##_PLAIN(T, in unit_extent) X##_PLAIN(T, in unit_count) X##_PLAIN(T, in sum_extent) \
+    X##_PLAIN(T, in device_kernel) \
     X##_PLAIN(T, in units) X##_PLAIN(T, in nanoseconds) X##_STRING(T, in name) \
     X##_NULL(T, in interpreted)
 

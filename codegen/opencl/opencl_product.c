@@ -29,8 +29,8 @@ static void print_fill(const OpenClBody *body, const OpenClCut *cut, const Facto
              stride[factor->axis]);
     buffer_print(body->text,
                  "        for (int e = item; e < DEPTH * %" PRId64 "; e += ITEMS) {\n"
-                 "            int k = e %s, m = e %s;\n            float x = 0;\n            if (start + k < %" PRId64,
-                 factor->tile, deep ? "% DEPTH" : "/ TILE", deep ? "/ DEPTH" : "% TILE", kernel->extent[inner]);
+                 "            int k = e %s, m = e %s;\n            float x = 0;\n            if (start + k < depth",
+                 factor->tile, deep ? "% DEPTH" : "/ TILE", deep ? "/ DEPTH" : "% TILE");
     if (!tile_divides(kernel, cut, factor->axis))
         buffer_print(body->text, " && i%d + m < %" PRId64, factor->axis, kernel->extent[factor->axis]);
     buffer_print(body->text, ") x = ");
@@ -42,11 +42,12 @@ static void print_fill(const OpenClBody *body, const OpenClCut *cut, const Facto
 static void print_sums(const OpenClBody *body, const OpenClCut *cut, const Factor factors[2])
 {
     Buffer *text = body->text;
+    bool limited = body->kernel->limited;
     buffer_print(text,
                  "    const int x = item %% (COLUMNS / VECTOR) * VECTOR, y = item / (COLUMNS / VECTOR) * ITEM_ROWS;\n"
                  "    FLOATS sums[ITEM_ROWS];\n    for (int r = 0; r < ITEM_ROWS; r++) sums[r] = 0;\n"
-                 "    for (long start = 0; start < %" PRId64 "; start += DEPTH) {\n",
-                 kernel_inner_extent(body->kernel));
+                 "    const long depth = %s%" PRId64 "%s;\n    for (long start = 0; start < depth; start += DEPTH) {\n",
+                 limited ? "min(limit, " : "", kernel_inner_extent(body->kernel), limited ? "L)" : "");
     for (int f = 0; f < 2; f++) {
         buffer_print(text, "#undef TILE\n#define TILE %" PRId64 "\n", factors[f].tile);
         print_fill(body, cut, &factors[f]);

@@ -43,7 +43,7 @@ static void print_parameters(const OpenClBody *body)
     buffer_print(body->text, "(");
     for (int k = 0; k < body->kernel->operand_count; k++)
         buffer_print(body->text, "__global uchar *b%d, long o%d, ", k, k);
-    buffer_print(body->text, "long begin, long end)\n{\n");
+    buffer_print(body->text, "long begin, long end, long limit)\n{\n");
 }
 
 /* The index of each axis, from the number of the unit: where the unit begins there. */

@@ -138,12 +138,13 @@ void stage_find_lines(StageBuilder *builder);
 
 /* How a call does without the lines that a micro-batch lacks: the fields of SkyCall that are called so. */
 typedef struct LineCut {
-    uint32_t axis, extent, token_extent, blocks, loops;
+    uint32_t axis, extent, token_extent, blocks, loops, sum_extent;
     uint64_t line_bytes[KERNEL_MAX_OPERANDS];
 } LineCut;
 
-/* Finds it for a kernel in its canonical form, which is cut to one line if it has to run for each; `blocks`: of the
- * call's group, or 0. False if the call has to have all lines; the kernel may have been changed then. */
+/* Finds it for a kernel in its canonical form, whose sum is limited if it is over lines and can be; which is cut to
+ * one line if it has to run for each. `blocks`: of the call's group, or 0. False if the call has to have all lines; the
+ * kernel may have been changed then. */
 bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
                      LineCut *cut);
 

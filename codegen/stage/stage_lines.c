@@ -3,12 +3,13 @@
  *
  * Values that grow with lines have what belongs to a line in one piece, line after line. So a kernel has an axis along
  * which lines stand. Most often it is an outer one: nothing that is computed of one line meets what is computed of
- * another, and work units, or a group's blocks, are as many as there are lines. Where it is the inner axis of a sum or
- * a scatter, the kernel is cut to one line and runs for each. What absent lines hold is then read by nobody but by
+ * another, and work units, or a group's blocks, are as many as there are lines. Where it is the inner axis of a matrix
+ * product that is added to a gradient, the sum ends with the last line that is there. Where it is that of another sum
+ * or a scatter, the kernel is cut to one line and runs for each. What absent lines hold is then read by nobody but by
  * kernels that compute nothing but other absent lines, and may be anything.
  *
- * Of the last line that there is, calls of which each token is apart from the others leave out those after the last one
- * that a row has (stage_tokens.c). */
+ * Of the last line that there is, calls of which each token is apart from the others, and such products, leave out the
+ * tokens after the last one that a row has (stage_tokens.c). */
 #include <stdlib.h>
 
 #include "codegen/stage/stage_builder.h"
@@ -80,7 +81,7 @@ static int64_t token_extent_of(const StageBuilder *builder, const LoweredCall *c
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];
         if (!varies(builder, call, kernel, i)) {
-            if (operand->written) return 0;
+            if (operand->written && !kernel->limited) return 0;
             continue;
         }
         int64_t elements = elements_of(builder, call, i), last = call->operands[i].offset;
@@ -107,6 +108,19 @@ static bool writes_lines_alone(const StageBuilder *builder, const LoweredCall *c
     return true;
 }
 
+/* A kernel that has lines along its inner axis, to run for each. */
+static bool cut_to_line(Kernel *kernel, int64_t lines, LineCut *cut)
+{
+    if (!kernel_cut_lines(kernel, lines)) return false;
+    cut->loops = (uint32_t)lines;
+    for (int i = 0; i < kernel->operand_count; i++) {
+        const KernelOperand *operand = &kernel->operands[i];
+        int64_t elements = operand->stride[kernel->axis_count - 1] * kernel_inner_extent(kernel);
+        cut->line_bytes[i] = (uint64_t)elements * dtype_size(operand->dtype);
+    }
+    return true;
+}
+
 bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
                      LineCut *cut)
 {
@@ -116,19 +130,15 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
     *cut = (LineCut){0};
     if (!find_line_axis(builder, call, kernel, &any, &axis)) return false;
     if (!any) return true;
-    if (axis < kernel->axis_count - 1 || kernel_is_map(kernel)) {
-        if (!writes_lines_alone(builder, call, kernel)) return false;
-        cut->axis = 1 + (uint32_t)axis;
-        cut->extent = (uint32_t)(kernel->extent[axis] / lines);
-        if (!blocks && builder->cuts_tokens) cut->token_extent = (uint32_t)token_extent_of(builder, call, kernel, axis);
-        if (axis == 0 && kernel->block_axes && blocks % lines == 0) cut->blocks = blocks / (uint32_t)lines;
-        return true;
-    }
-    if (blocks || !kernel_cut_lines(kernel, lines)) return false;
-    cut->loops = (uint32_t)lines;
-    for (int i = 0; i < kernel->operand_count; i++)
-        cut->line_bytes[i] =
-            (uint64_t)(kernel->operands[i].stride[axis] * kernel->extent[axis]) * dtype_size(kernel->operands[i].dtype);
+    bool sums = axis == kernel->axis_count - 1 && !kernel_is_map(kernel);
+    if (sums && blocks) return false;
+    if (sums && !kernel_limit_sum(kernel)) return cut_to_line(kernel, lines, cut);
+    if (!sums && !writes_lines_alone(builder, call, kernel)) return false;
+    cut->axis = 1 + (uint32_t)axis;
+    cut->extent = (uint32_t)(kernel->extent[axis] / lines);
+    if (sums) cut->sum_extent = (uint32_t)kernel->extent[axis];
+    if (!blocks && builder->cuts_tokens) cut->token_extent = (uint32_t)token_extent_of(builder, call, kernel, axis);
+    if (axis == 0 && kernel->block_axes && blocks % lines == 0) cut->blocks = blocks / (uint32_t)lines;
     return true;
 }
 
@@ -154,7 +164,8 @@ static bool reads_parts(const LoweredCall *call, const LineCut *cut, const bool 
 static void mark_parts(const StageBuilder *builder, const LoweredCall *call, const LineCut *cut, bool *partial)
 {
     for (int i = 0; i < call->kernel->operand_count; i++)
-        if (cut->axis && call->kernel->operands[i].written && growth_of(builder, call, i) == LINES_MIXED)
+        if (cut->axis && !cut->sum_extent && call->kernel->operands[i].written &&
+            growth_of(builder, call, i) == LINES_MIXED)
             partial[call->operands[i].value] = true;
 }
 

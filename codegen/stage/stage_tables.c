@@ -108,6 +108,7 @@ static void call_list(StageBuilder *builder, SkyListKind list)
             .line_extent = cut.extent,
             .token_extent = cut.token_extent,
             .line_blocks = cut.blocks,
+            .sum_extent = cut.sum_extent,
             .units = 1,
             .name = stage_call_name(builder, lowered),
             .interpreted = kernel,

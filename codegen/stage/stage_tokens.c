@@ -11,7 +11,7 @@ static void mark_call(const LoweredCall *call, const LineCut *cut, bool *cut_sho
 {
     for (int i = 0; i < call->kernel->operand_count; i++) {
         const KernelOperand *operand = &call->kernel->operands[i];
-        cut_short[call->operands[i].value] |= operand->written && cut->token_extent;
+        cut_short[call->operands[i].value] |= operand->written && cut->token_extent && !cut->sum_extent;
         read_whole[call->operands[i].value] |= operand->read && !cut->token_extent;
     }
 }

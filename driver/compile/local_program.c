@@ -127,9 +127,9 @@ void local_program_bind_opencl(LocalProgram *program, const ClusterDevice *devic
     opencl_bind(&program->program, &program->arena);
 }
 
-bool local_program_interpret(const void *kernel, void *const *operands, int64_t block)
+bool local_program_interpret(const void *kernel, void *const *operands, int64_t block, int64_t limit)
 {
-    return block == EXECUTE_ALL_BLOCKS ? kernel_interpret(kernel, operands)
+    return block == EXECUTE_ALL_BLOCKS ? kernel_interpret_until(kernel, operands, limit)
                                        : kernel_interpret_block(kernel, operands, block);
 }
 

@@ -35,7 +35,7 @@ bool local_program_compile(LocalProgram *program, const char *cpu, Diagnostics *
 void local_program_bind_opencl(LocalProgram *program, const ClusterDevice *device);
 
 /* For execution_open: runs a call by the interpreter. */
-bool local_program_interpret(const void *kernel, void *const *operands, int64_t block);
+bool local_program_interpret(const void *kernel, void *const *operands, int64_t block, int64_t limit);
 
 /* Fills slot 0 of the first stage's inputs for timing: ids spread over their tables, masks of ones. */
 void program_make_up_inputs(const Execution *execution);

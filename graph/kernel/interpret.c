@@ -25,6 +25,14 @@ bool kernel_interpret(const Kernel *kernel, void *const *address)
     return interpret_rest(&run, 0);
 }
 
+bool kernel_interpret_until(const Kernel *kernel, void *const *address, int64_t limit)
+{
+    Kernel whole = *kernel;
+    int64_t *extent = &whole.extent[whole.axis_count - 1];
+    if (kernel->limited && limit < *extent) *extent = limit;
+    return kernel_interpret(&whole, address);
+}
+
 bool kernel_interpret_block(const Kernel *kernel, void *const *address, int64_t block)
 {
     Interpreter run = {.kernel = kernel, .address = address};

@@ -333,6 +333,7 @@ void kernel_verify(const Kernel *kernel)
     REQUIRE(kernel->axis_count >= 1 && kernel->axis_count <= KERNEL_MAX_AXES, "a kernel needs 1 to 8 axes");
     REQUIRE(kernel->block_axes >= 0 && kernel->block_axes < kernel->axis_count, "all its axes number blocks");
     for (int i = 0; i < kernel->axis_count; i++) REQUIRE(kernel->extent[i] >= 0, "an extent is negative");
+    REQUIRE(!kernel->limited || kernel_can_limit_sum(kernel), "it has no sum that a run could end early");
     for (int phase = 0; phase < kernel->phase_count; phase++) {
         const KernelPhase *run = &kernel->phases[phase];
         REQUIRE(run->first == r + 1 && run->count > 0, "phases are empty or leave a gap");

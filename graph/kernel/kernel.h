@@ -134,6 +134,7 @@ typedef struct Kernel {
     int block_axes;    /* the first so many, all outer ones, number blocks: no work unit has a part of two. Mostly 0 */
     int64_t extent[KERNEL_MAX_AXES];
     bool keeps_b; /* the last two operands are compiled code's own (kernel_keep_b) */
+    bool limited; /* a run may end the sum over the inner axis early (kernel_limit_sum) */
     int operand_count, phase_count, instruction_count;
     KernelOperand operands[KERNEL_MAX_OPERANDS];
     KernelPhase phases[KERNEL_MAX_PHASES];
@@ -236,6 +237,9 @@ typedef struct KernelGemm {
     ProductPrecision precision;
 } KernelGemm;
 bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm);
+/* A product of float32 that adds its sums to rows of memory and does nothing else, of a kind that code for every device
+ * computes as a product. */
+bool kernel_can_limit_sum(const Kernel *kernel);
 
 /* ---- Zeros ---- */
 
@@ -269,6 +273,9 @@ bool kernel_cut_sum(Kernel *kernel, int64_t parts, int64_t stride);
  * for one line after the other, each operand moved on by what the line has of it, it comes to the same but for
  * rounding. False if the kernel stores sums, or does something else with its inner axis. */
 bool kernel_cut_lines(Kernel *kernel, int64_t lines);
+/* Lets every run say how many iterations of the inner axis it sums, at least one: the first so many, and it does not
+ * read the others. False, leaving the kernel as it is, unless kernel_can_limit_sum. */
+bool kernel_limit_sum(Kernel *kernel);
 /* Has the sums that the kernel stores added to an operand instead, whose number it returns, and makes of *fill a kernel
  * of one operand that makes 0 what the sums are added to. -1 if it stores something else. */
 int kernel_add_sums(Kernel *kernel, Kernel *fill);
@@ -299,6 +306,8 @@ void kernel_print(const Kernel *kernel, Buffer *buffer);
 /* Runs the kernel over `address`, one pointer per operand. Floats are computed in double and rounded when stored.
  * Returns false if a register-indexed access leaves its operand's elements (nothing is written there). */
 bool kernel_interpret(const Kernel *kernel, void *const *address);
+/* The same to a limit of its sum, if the kernel is `limited`; others run as a whole. */
+bool kernel_interpret_until(const Kernel *kernel, void *const *address, int64_t limit);
 /* The same of one block alone, counted in the order of the block axes. */
 bool kernel_interpret_block(const Kernel *kernel, void *const *address, int64_t block);
 

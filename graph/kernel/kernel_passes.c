@@ -147,6 +147,13 @@ bool kernel_cut_lines(Kernel *kernel, int64_t lines)
     return true;
 }
 
+bool kernel_limit_sum(Kernel *kernel)
+{
+    if (!kernel_can_limit_sum(kernel)) return false;
+    kernel->limited = true;
+    return true;
+}
+
 /* The only store of a kernel, if it overwrites something that it does not read, once for every outer iteration. */
 static KernelInstruction *only_store(Kernel *kernel)
 {
@@ -276,9 +283,9 @@ int64_t kernel_keep_b(Kernel *kernel)
     enum { SIDE = 64, DEPTH = 32, LEAST_BLOCK = 512 }; /* columns and k are filled up, k in each of its blocks */
     static const int64_t stride[KERNEL_MAX_AXES] = {0};
     KernelGemm gemm;
-    if (kernel->keeps_b || kernel->axis_count != 3 || kernel->operand_count + 2 > KERNEL_MAX_OPERANDS ||
-        !kernel_match_gemm(kernel, &gemm) || gemm.precision != PRODUCTS_BF16 || gemm.row_axis < 0 ||
-        gemm.column_axis < 0)
+    if (kernel->keeps_b || kernel->limited || kernel->axis_count != 3 ||
+        kernel->operand_count + 2 > KERNEL_MAX_OPERANDS || !kernel_match_gemm(kernel, &gemm) ||
+        gemm.precision != PRODUCTS_BF16 || gemm.row_axis < 0 || gemm.column_axis < 0)
         return 0;
     DType dtype = kernel->operands[gemm.b].dtype;
     if (dtype != DTYPE_F32 && dtype != DTYPE_BF16) return 0;
@@ -299,6 +306,7 @@ Hash kernel_hash(const Kernel *kernel)
     hash = hash_extend(hash, head, sizeof head);
     if (kernel->block_axes) hash = hash_extend(hash, &kernel->block_axes, sizeof kernel->block_axes);
     if (kernel->keeps_b) hash = hash_extend(hash, &kernel->keeps_b, sizeof kernel->keeps_b);
+    if (kernel->limited) hash = hash_extend(hash, "limited", sizeof "limited");
     hash = hash_extend(hash, kernel->extent, (size_t)kernel->axis_count * sizeof kernel->extent[0]);
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];

@@ -119,6 +119,21 @@ bool kernel_match_gemm(const Kernel *kernel, KernelGemm *gemm)
     return true;
 }
 
+bool kernel_can_limit_sum(const Kernel *kernel)
+{
+    enum { LEAST_SIDE = 4 }; /* fewer rows or columns are no product to some emitters */
+    KernelGemm gemm;
+    if (kernel->block_axes || kernel->keeps_b || !kernel_match_gemm(kernel, &gemm) || gemm.row_axis < 0 ||
+        gemm.column_axis < 0 || kernel->instruction_count != gemm.sum + 1)
+        return false;
+    const KernelInstruction *store = kernel_instruction(kernel, (Register)(gemm.sum + 1));
+    const KernelOperand *stored = &kernel->operands[store->operand];
+    return store->op == KERNEL_STORE_ADD && store->a == gemm.sum && kernel_type(kernel, gemm.sum) == DTYPE_F32 &&
+           stored->dtype == DTYPE_F32 && stored->stride[gemm.column_axis] == 1 &&
+           kernel->extent[gemm.row_axis] >= LEAST_SIDE && kernel->extent[gemm.column_axis] >= LEAST_SIDE &&
+           !dtype_in_blocks(kernel->operands[gemm.a].dtype) && !dtype_in_blocks(kernel->operands[gemm.b].dtype);
+}
+
 const KernelInstruction *kernel_coding_of(const Kernel *kernel)
 {
     const KernelInstruction *last = kernel_instruction(kernel, (Register)kernel->instruction_count);

@@ -97,6 +97,7 @@ void kernel_print(const Kernel *kernel, Buffer *buffer)
     buffer_print(buffer, "]");
     if (kernel->block_axes) buffer_print(buffer, " in blocks by %d axes", kernel->block_axes);
     if (kernel->keeps_b) buffer_print(buffer, " keeping its factor b");
+    if (kernel->limited) buffer_print(buffer, " to a limit of its sum");
     buffer_print(buffer, "\n");
     for (int i = 0; i < kernel->operand_count; i++) {
         const KernelOperand *operand = &kernel->operands[i];

@@ -83,10 +83,12 @@ static void run_units(Walker *walker, const SkyCall *call, int64_t begin, int64_
 static bool interpret_units(Walker *walker, const SkyCall *call)
 {
     ExecuteInterpreter *interpreter = walker->walk->execution->interpreter;
-    if (!call->line_loops) return interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
+    SkyPresent present = walker->walk->work->present;
+    if (!call->line_loops)
+        return interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS, sky_work_limit(call, present));
     bool ok = true;
-    for (uint32_t line = 0; line < walker->walk->work->present.lines && ok; line++) {
-        ok = interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS);
+    for (uint32_t line = 0; line < present.lines && ok; line++) {
+        ok = interpreter(call->interpreted, walker->operands, EXECUTE_ALL_BLOCKS, SKY_NO_LIMIT);
         move_operands(walker, call, 1);
     }
     return ok;
@@ -102,7 +104,7 @@ static void run_blocks(Walker *walker, const SkyCall *group, int64_t begin, int6
             resolve_operands(walker, call, block);
             if (call->kernel)
                 call->kernel(walker->operands, block * units, (block + 1) * units, scratch_of(walker), SKY_NO_LIMIT);
-            else if (!walk->execution->interpreter(call->interpreted, walker->operands, block))
+            else if (!walk->execution->interpreter(call->interpreted, walker->operands, block, SKY_NO_LIMIT))
                 walk->work->failed = call;
         }
 }
@@ -200,7 +202,7 @@ static void spot_share(void *context, int thread, int threads)
         if (call->kernel)
             call->kernel(walker.operands, 0, 1, scratch_of(&walker), SKY_NO_LIMIT);
         else
-            walk->execution->interpreter(call->interpreted, walker.operands, EXECUTE_ALL_BLOCKS);
+            walk->execution->interpreter(call->interpreted, walker.operands, EXECUTE_ALL_BLOCKS, SKY_NO_LIMIT);
     }
 }
 

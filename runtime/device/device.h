@@ -12,10 +12,11 @@
 #include "runtime/program/program.h"
 #include "runtime/program/waves.h"
 
-/* Runs one whole kernel, or one block of it, over its operands where a call names a description instead of code; false
- * if an index left its buffer. A pointer, so that emitted programs do not contain the interpreter. */
+/* Runs one whole kernel, to the limit that its sum has, or one block of it, over its operands where a call names a
+ * description instead of code; false if an index left its buffer. A pointer, so that emitted programs do not contain
+ * the interpreter. */
 enum { EXECUTE_ALL_BLOCKS = -1 };
-typedef bool ExecuteInterpreter(const void *kernel, void *const *operands, int64_t block);
+typedef bool ExecuteInterpreter(const void *kernel, void *const *operands, int64_t block, int64_t limit);
 
 /* The step space as an update call sees it: made of a group of it before every update. */
 typedef struct UpdateScalars {

@@ -357,10 +357,12 @@ static void launch(Launcher *launcher, const SkyCall *call, int64_t begin, int64
     ClKernelId kernel = cl->kernels[call->device_kernel - 1];
     size_t count = (size_t)(end - begin), group = opencl_group(described, &cl->sizes);
     size_t items = group ? count * group : memory_round_up(count, cl->group);
+    int64_t limit = sky_work_limit(call, launcher->work->present);
     if (end <= begin || launcher->code) return;
     for (uint32_t i = 0; i < described->operand_count; i++) set_operand(launcher, call, i, block, line);
     set_argument(launcher, kernel, 2 * described->operand_count, sizeof begin, &begin);
     set_argument(launcher, kernel, 2 * described->operand_count + 1, sizeof end, &end);
+    set_argument(launcher, kernel, 2 * described->operand_count + 2, sizeof limit, &limit);
     if (launcher->code) return;
     if (launcher->last) cl->api->ReleaseEvent(launcher->last);
     launcher->last = NULL;

@@ -19,7 +19,7 @@
  * a blank between. */
 #define SKY_RECIPE_VARIABLE "SKYCC_RECIPE"
 
-enum { SKY_PROGRAM_VERSION = 24, SKY_MAX_RANK = 8 };
+enum { SKY_PROGRAM_VERSION = 25, SKY_MAX_RANK = 8 };
 
 typedef enum SkySpace {
     SKY_SPACE_CONSTANT, /* SkyStage.constants: read-only */
@@ -41,7 +41,8 @@ typedef struct SkyLocation {
 
 /* Work units [begin, end) of a kernel; operand pointers are resolved by the caller. `scratch` is private to the thread
  * and has SkyStage.thread_scratch_bytes, aligned to 64. Of the axis along which units are numbered first, what lies
- * from `limit` on need not be computed; each unit has something before it. SKY_NO_LIMIT: all must be. */
+ * from `limit` on need not be computed; each unit has something before it. A kernel whose sum is limited
+ * (kernel_limit_sum) sums its first `limit` products instead, at least one. SKY_NO_LIMIT: all must be. */
 typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *scratch, int64_t limit);
 #define SKY_NO_LIMIT INT64_MAX
 
@@ -51,14 +52,15 @@ typedef void SkyKernel(void *const *operand, int64_t begin, int64_t end, void *s
  * Calls and groups in a row that do not depend on each other are a wave: threads share its work and meet after it.
  *
  * Of a micro-batch with fewer lines than packing.lines (packing.h) a call skips the absent ones if it can: it works
- * line by line, or its units (blocks, of a group) are in the order of the lines. Of the last line that there is, it
- * skips the tokens after the last one that a row has, if its units are in the order of the tokens too. What others read
- * of these becomes 0 after its wave. */
+ * line by line, its units (blocks, of a group) are in the order of the lines, or it sums over them in their order. Of
+ * the last line that there is, it skips the tokens after the last one that a row has, if it goes in the order of the
+ * tokens too. What others read of these becomes 0 after its wave. */
 typedef struct SkyCall {
     SkyKernel *kernel;
     const SkyLocation *operands;
     const SkyLocation *tails; /* values whose absent tokens become 0; line_bytes: what a line has of them */
     uint32_t operand_count;
+    uint32_t reserved;
     uint32_t layer;        /* for traces */
     uint32_t group_count;  /* of the first call of a group: how many calls it has. 0: no group, or not the first */
     uint32_t block_count;  /* of every call of a group: divides its units. Else 0 */
@@ -71,6 +73,7 @@ typedef struct SkyCall {
     uint32_t line_blocks;    /* of every call of a group: blocks of a line; 0: all blocks have to run */
     uint32_t unit_extent;    /* how far a unit reaches along that axis; 0: all units have to run */
     uint32_t unit_count;     /* units that reach as far */
+    uint32_t sum_extent;     /* of a kernel that sums along that axis to its limit: how far it goes for all lines */
     uint32_t device_kernel;  /* 1 + the number of its kernel in SkyProgram.device_kernels; 0: `kernel` has the code */
     int64_t units;           /* independent pieces of work, in any order, on any thread */
     int64_t nanoseconds;     /* what all of it takes on one thread, roughly: shares are cut by it */
@@ -105,7 +108,7 @@ static inline int64_t sky_work_pieces(const SkyCall *call, SkyPresent present)
 /* Where the kernel of a call, which is in no group, may stop then. */
 static inline int64_t sky_work_limit(const SkyCall *call, SkyPresent present)
 {
-    return call->unit_extent ? sky_work_reach(call, present) : SKY_NO_LIMIT;
+    return call->unit_extent || call->sum_extent ? sky_work_reach(call, present) : SKY_NO_LIMIT;
 }
 
 /* How often its kernel runs for all lines of a micro-batch. */

@@ -15,6 +15,7 @@ static void measure_work(WaveList *list, uint32_t c, SkyPresent present)
     const SkyCall *call = &list->calls[c];
     int64_t all = call->group_count ? call->block_count : call->units;
     double share = call->line_loops ? (double)present.lines / call->line_loops : 1;
+    if (call->sum_extent) share = fmin(1, (double)sky_work_limit(call, present) / call->sum_extent);
     list->units[c] = sky_work_pieces(call, present);
     if (list->units[c] < all) share *= (double)list->units[c] / (double)all;
     for (uint32_t i = 0; i < sky_group_size(call); i++) list->nanoseconds[c] += share * (double)call[i].nanoseconds;

@@ -16,7 +16,8 @@ void fill_random(const Kernel *checked, int operand, int64_t elements, void *dat
 
 /* Runs the kernel by the interpreter, compiled, and compiled with its units in pieces: the first two agree within
  * `tolerance` times an element's size plus a tenth of the largest's, the last two in every bit. Compiled once more,
- * to a drawn limit, it makes the same bits before that. */
+ * to a drawn limit, it makes the same bits before that. Products whose sums may be limited (kernel_limit_sum) run that
+ * way too, over factors that are no numbers after the limit. */
 void check_filled(const Kernel *checked, double tolerance, Fill *fill);
 void check(const Kernel *checked); /* random operands, 1e-5 */
 /* The same, but with a comparison of the caller's own; it fails the test itself. */

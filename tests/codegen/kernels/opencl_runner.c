@@ -46,6 +46,8 @@ void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *d
         }
         listed[c] = (SkyCall){.operands = operands,
                               .operand_count = (uint32_t)kernel->operand_count,
+                              .line_extent = kernel->limited ? (uint32_t)calls[c].limit : 0,
+                              .sum_extent = kernel->limited ? (uint32_t)kernel_inner_extent(kernel) : 0,
                               .name = kernel->label,
                               .interpreted = kernel};
     }
@@ -71,9 +73,9 @@ void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *d
     assert_true(ran);
 }
 
-void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes)
+void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes, int64_t limit)
 {
-    OpenClCall call = {.kernel = kernel};
+    OpenClCall call = {.kernel = kernel, .limit = limit};
     for (int i = 0; i < kernel->operand_count; i++) call.buffer[i] = (size_t)i;
     opencl_run_calls(&call, 1, data, bytes, (size_t)kernel->operand_count);
 }

@@ -10,6 +10,7 @@ const char *opencl_missing(void);
 /* A kernel over pieces of buffers. */
 typedef struct OpenClCall {
     const Kernel *kernel;
+    int64_t limit; /* of a limited sum */
     size_t buffer[KERNEL_MAX_OPERANDS];
     int64_t offset[KERNEL_MAX_OPERANDS]; /* bytes */
 } OpenClCall;
@@ -17,7 +18,7 @@ typedef struct OpenClCall {
 /* The calls one after the other, as one program, over those of `count` buffers of so many bytes each that they use.
  * Fails the test if the device does. */
 void opencl_run_calls(const OpenClCall *calls, size_t call_count, void *const *data, const size_t *bytes, size_t count);
-/* The whole kernel over its operands. */
-void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes);
+/* The whole kernel over its operands, to the limit of its sum if that is limited. */
+void opencl_run(const Kernel *kernel, void *const *data, const size_t *bytes, int64_t limit);
 
 #endif

@@ -60,6 +60,8 @@ static void test_long_products(void **state)
         check_filled(&kernel, 2e-4, fill_random);
         p.rows = 1100;
         p.depth = 40;
+        p.transpose_a = !p.transpose_a;
+        p.transpose_b = !p.transpose_b;
         build_product(&p);
         check_filled(&kernel, 2e-4, fill_random);
     }

@@ -132,10 +132,9 @@ static void random_numbers(void **state)
     check(&kernel);
 }
 
-/* C[b][m][n] += A[b][m][k] B[b][k][n], then an activation; extents that no tile divides. */
-static void products(void **state)
+/* C[b][m][n] += A[b][m][k] B[b][k][n], perhaps by an activation; extents that no tile divides. */
+static void check_product(bool activated)
 {
-    (void)state;
     int64_t m = 70, n = 75, k = 37, extent[] = {2, m, n, k};
     int64_t a[] = {m * k, k, 0, 1}, b[] = {k * n, 0, 1, n}, c[] = {m * n, n, 1, 0};
     kernel_begin(&kernel, "product", 4, extent);
@@ -143,10 +142,18 @@ static void products(void **state)
     Register y = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, b));
     Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, x, y));
     kernel_begin_phase(&kernel, false);
-    kernel_store_add(&kernel, kernel_operand(&kernel, DTYPE_F32, c), kernel_unary(&kernel, KERNEL_TANH, sum));
+    if (activated) sum = kernel_unary(&kernel, KERNEL_TANH, sum);
+    kernel_store_add(&kernel, kernel_operand(&kernel, DTYPE_F32, c), sum);
     KernelGemm gemm;
     assert_true(kernel_match_gemm(&kernel, &gemm));
     check(&kernel);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    check_product(true);
+    check_product(false);
 }
 
 int main(void)

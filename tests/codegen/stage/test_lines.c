@@ -221,6 +221,14 @@ static bool cuts_tokens(const SkyStage *stage)
     return cuts && tails;
 }
 
+/* Whether gradients of weights are sums of one call that ends with the lines. */
+static bool limits_sums(const SkyStage *stage)
+{
+    bool limits = false;
+    for (uint32_t c = 0; c < sky_call_count(stage); c++) limits |= sky_call(stage, c)->sum_extent > 0;
+    return limits;
+}
+
 /* codec: of what crosses the middle of the model. */
 static void try_model(const char *path, StageForm form, Codec codec)
 {
@@ -234,6 +242,7 @@ static void try_model(const char *path, StageForm form, Codec codec)
     stage_build_as(&code, &model.graph, 0, model.graph.layer_count - 1, form);
     if (code.needs_lines) print_error("%s: %s\n", path, code.needs_lines);
     assert_true(code.lines_vary && !code.needs_lines && cuts_tokens(&code.stage));
+    assert_true(limits_sums(&code.stage));
     code.stage.slot_count = 1;
     local_program_create(&program, &model, &code);
     if (form == STAGE_PLAIN) try_program(&program, &code, &model.graph, 1);

@@ -502,12 +502,54 @@ static void zeros_may_become_divisors(void **state)
     assert_true(bears(&kernel, &sign) && sign == SIGN_ANY);
 }
 
+/* c += a b, of bf16 factors; `scale`: what is added is twice that. */
+static Kernel adding_product(int64_t rows, int64_t depth, bool scale)
+{
+    enum { COLUMNS = 5 };
+    Kernel kernel;
+    kernel_begin(&kernel, "product", 3, EXTENT(rows, COLUMNS, depth));
+    Register a = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_BF16, STRIDE(1, 0, rows)));
+    Register b = kernel_load(&kernel, kernel_operand(&kernel, DTYPE_F32, STRIDE(0, 1, COLUMNS)));
+    Register sum = kernel_reduce(&kernel, KERNEL_SUM, kernel_binary(&kernel, KERNEL_MULTIPLY, a, b));
+    kernel_begin_phase(&kernel, false);
+    if (scale) sum = kernel_binary(&kernel, KERNEL_ADD, sum, sum);
+    kernel_store_add(&kernel, kernel_operand(&kernel, DTYPE_F32, STRIDE(COLUMNS, 1, 0)), sum);
+    finish(&kernel);
+    return kernel;
+}
+
+/* To a limit, a product is that of so many products, and reads nothing else. */
+static void sums_of_products_are_limited(void **state)
+{
+    (void)state;
+    enum { ROWS = 4, COLUMNS = 5, DEPTH = 7, LIMIT = 3 };
+    uint16_t a[ROWS * DEPTH];
+    float b[DEPTH * COLUMNS], until[ROWS * COLUMNS], shorter[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * DEPTH; i++) a[i] = i < ROWS * LIMIT ? (uint16_t)(0x3f80 + 8 * i) : 0xffff;
+    for (int i = 0; i < DEPTH * COLUMNS; i++) b[i] = i < LIMIT * COLUMNS ? (float)(i % 11 - 5) : NAN;
+    for (int i = 0; i < ROWS * COLUMNS; i++) until[i] = shorter[i] = (float)i;
+    Kernel limited = adding_product(ROWS, DEPTH, false), whole = limited, less = adding_product(ROWS, LIMIT, false);
+    assert_true(kernel_limit_sum(&limited));
+    kernel_verify(&limited);
+    assert_memory_not_equal(&(Hash[]){kernel_hash(&whole)}, &(Hash[]){kernel_hash(&limited)}, sizeof(Hash));
+    assert_true(kernel_interpret_until(&limited, (void *[]){a, b, until}, LIMIT));
+    assert_true(kernel_interpret(&less, (void *[]){a, b, shorter}));
+    assert_memory_equal(until, shorter, sizeof until);
+    assert_true(kernel_interpret_until(&whole, (void *[]){a, b, until}, LIMIT));
+    assert_true(isnan(until[0]));
+
+    Kernel others[] = {adding_product(ROWS - 1, DEPTH, false), adding_product(ROWS, DEPTH, true),
+                       column_sums(COLUMNS, DEPTH, false, false)};
+    for (int i = 0; i < 3; i++) assert_true(!kernel_limit_sum(&others[i]) && !others[i].limited);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_cut_into_parts),
         cmocka_unit_test(sums_run_line_by_line),
         cmocka_unit_test(stored_sums_are_added),
+        cmocka_unit_test(sums_of_products_are_limited),
         cmocka_unit_test(equal_computations_get_equal_hashes),
         cmocka_unit_test(zeros_may_become_divisors),
         cmocka_unit_test(axes_whose_index_is_read_stay),

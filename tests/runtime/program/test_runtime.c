@@ -82,9 +82,9 @@ static void count_units(void *const *operands, int64_t begin, int64_t end, void 
     if (*own != begin) counts[begin] = -1; /* somebody else's scratch */
 }
 
-static bool reject(const void *kernel, void *const *operands, int64_t block)
+static bool reject(const void *kernel, void *const *operands, int64_t block, int64_t limit)
 {
-    (void)operands, (void)block;
+    (void)operands, (void)block, (void)limit;
     return *(const int *)kernel != 13;
 }
 
