@@ -187,6 +187,39 @@ static void calls_wait_for_each_other(void **state)
     unsetenv("OMP_WAIT_POLICY");
 }
 
+/* Of four lines of 32 tokens three, and of the last one half: calls whose units are of lines or tokens, that run for
+ * each line, and that sum over lines or tokens. */
+static void fewer_lines_take_less_time(void **state)
+{
+    (void)state;
+    const SkyCall calls[] = {
+        {.units = 8, .nanoseconds = 400, .line_axis = 1, .line_extent = 32, .unit_extent = 16, .unit_count = 1},
+        {.units = 8, .nanoseconds = 400, .line_loops = 4},
+        {.units = 8, .nanoseconds = 400, .line_axis = 3, .line_extent = 32, .sum_extent = 128},
+        {.units = 8, .nanoseconds = 400},
+        {.units = 8,
+         .nanoseconds = 400,
+         .line_axis = 1,
+         .line_extent = 32,
+         .token_extent = 1,
+         .unit_extent = 16,
+         .unit_count = 1},
+        {.units = 8, .nanoseconds = 400, .line_axis = 3, .line_extent = 32, .token_extent = 1, .sum_extent = 128},
+    };
+    enum { CALLS = sizeof calls / sizeof *calls };
+    const int64_t limits[CALLS] = {96, SKY_NO_LIMIT, 96, SKY_NO_LIMIT, 80, 80}, units[CALLS] = {6, 8, 8, 8, 5, 8},
+                  times[CALLS] = {300, 300, 300, 400, 250, 250};
+    const SkyPresent present = {3, 80};
+    WaveList list;
+    wave_list_make(&list, calls, CALLS, present, 1, true);
+    for (int c = 0; c < CALLS; c++) {
+        assert_int_equal(sky_work_limit(&calls[c], present), limits[c]);
+        assert_int_equal(list.units[c], units[c]);
+        assert_float_equal(list.nanoseconds[c], times[c], 0);
+    }
+    wave_list_free(&list);
+}
+
 /* OMP_PROC_BIND binds the first thread to one processor before main begins; libgomp reads it only then, so it takes
  * another process to see that a team of as many threads as processors still spins at its meetings. */
 static void binding_takes_no_processors_away(void **state)
@@ -476,12 +509,19 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "processors") == 0) return printf("%d\n", parallel_processors()) < 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_have_scales_of_their_own),     cmocka_unit_test(learning_rates_rise_and_fall),
-        cmocka_unit_test(step_scalars_have_two_groups),        cmocka_unit_test(calls_run_on_threads_and_slots),
-        cmocka_unit_test(calls_wait_for_each_other),           cmocka_unit_test(binding_takes_no_processors_away),
-        cmocka_unit_test(squares_are_summed_and_checked),      cmocka_unit_test(parameters_start_and_decay_as_told),
-        cmocka_unit_test(initial_values_are_copied_in_pieces), cmocka_unit_test(calls_leave_no_subnormal_numbers),
-        cmocka_unit_test(shares_cover_everything_once),        cmocka_unit_test(options_come_from_the_environment_too),
+        cmocka_unit_test(losses_have_scales_of_their_own),
+        cmocka_unit_test(learning_rates_rise_and_fall),
+        cmocka_unit_test(step_scalars_have_two_groups),
+        cmocka_unit_test(calls_run_on_threads_and_slots),
+        cmocka_unit_test(calls_wait_for_each_other),
+        cmocka_unit_test(binding_takes_no_processors_away),
+        cmocka_unit_test(squares_are_summed_and_checked),
+        cmocka_unit_test(parameters_start_and_decay_as_told),
+        cmocka_unit_test(initial_values_are_copied_in_pieces),
+        cmocka_unit_test(calls_leave_no_subnormal_numbers),
+        cmocka_unit_test(fewer_lines_take_less_time),
+        cmocka_unit_test(shares_cover_everything_once),
+        cmocka_unit_test(options_come_from_the_environment_too),
     };
     return cmocka_run_group_tests(tests, set_up, scratch_folder_leave);
 }
