@@ -80,7 +80,7 @@ static void check_bf16(void)
         if (round % 20 < 2) p.batch = 1;
         if (round % 20 == 0) { /* rows that are pairs already, sums in two blocks of k */
             p.rows = 40, p.columns = 33, p.depth = 1600, p.transpose_a = false, p.strided = true;
-            p.stored = DTYPE_BF16;
+            p.stored = DTYPE_BF16, p.epilogue = ACCUMULATE;
         }
         if (round % 20 == 1) { /* a weight's gradient of stored activations */
             p.rows = 33, p.columns = 900, p.depth = 100, p.transpose_a = true, p.epilogue = ACCUMULATE;
@@ -181,6 +181,7 @@ static void test_tile_products(void **state)
     for (int round = 0, rounds = check_rounds(30); round < rounds; round++) {
         Product p = draw_product(&sides, &depths);
         p.batch = 1;
+        if (round == 0) p.depth = 300, p.epilogue = ACCUMULATE; /* two blocks of k */
         p.b = draw(2) ? DTYPE_BF16 : DTYPE_NONE;
         build_product(&p);
         if (draw(2)) kernel_canonicalize(&kernel);
