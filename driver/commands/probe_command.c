@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "codegen/stage/stage_kept.h"
 #include "driver/commands/commands.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/microbatch_forms.h"
@@ -29,8 +30,11 @@ typedef struct Probe {
     const ClusterDevice *opencl; /* measured now; NULL: a processor is */
     PlanModelOptions plan;       /* with the plans in mind that plan and compile make by default */
     MicrobatchForms forms; /* of a batch whose micro-batches planning chooses: some are measured, others lie between */
-    StageCode *layers;     /* of the model in its present form, each built as a stage of its own; NULL: not yet */
-    int layer_count;
+    bool keeps;            /* products of bf16 may keep weights there (codegen/stage/stage_kept.h) */
+    /* Of the model in its present form, each built as a stage of its own; after them, as they keep weights, those that
+     * can. NULL: not yet. */
+    StageCode *layers;
+    int layer_count, measured_count;
     LayerTraffic traffic; /* of these */
     ProbedForm probed[MICROBATCH_FORMS_MOST];
     int probed_count;
@@ -87,14 +91,17 @@ static void open_layers(Probe *probe)
 {
     Graph *graph = &probe->planned.model.graph;
     StageIndex *index = stage_index_create(graph, probe->planned.model.precision);
-    probe->layer_count = graph->layer_count;
-    probe->layers = memory_allocate((size_t)graph->layer_count * sizeof *probe->layers);
+    probe->layer_count = probe->measured_count = graph->layer_count;
+    probe->layers = memory_allocate(2 * (size_t)graph->layer_count * sizeof *probe->layers);
     probe->traffic = (LayerTraffic){0};
     for (int layer = 0; layer < graph->layer_count; layer++) {
         StageCode *code = &probe->layers[layer];
         stage_build_indexed(code, index, layer, layer, STAGE_PLAIN);
         layer_traffic_add(&probe->traffic, &code->stage);
         code->stage.slot_count = 1;
+        StageCode *keeping = &probe->layers[probe->measured_count];
+        *keeping = *code; /* which owns what they share */
+        if (probe->keeps && stage_keep_weights(&keeping->stage, &code->arena, UINT64_MAX)) probe->measured_count++;
     }
     stage_index_free(index);
 }
@@ -104,13 +111,13 @@ static void close_layers(Probe *probe)
     for (int layer = 0; layer < probe->layer_count; layer++) stage_free(&probe->layers[layer]);
     free(probe->layers);
     probe->layers = NULL;
-    probe->layer_count = 0;
+    probe->layer_count = probe->measured_count = 0;
 }
 
 /* Times all layers with kernels that `known` lacks. */
 static bool measure_pass(Probe *probe, const MachineProfile *known, MachineProfile *pass, Diagnostics *diagnostics)
 {
-    for (int layer = 0; layer < probe->layer_count; layer++) {
+    for (int layer = 0; layer < probe->measured_count; layer++) {
         const StageCode *code = &probe->layers[layer];
         if (stage_is_measured(known, &code->stage) || stage_is_measured(pass, &code->stage)) continue;
         if (probe->opencl)
@@ -150,7 +157,7 @@ static bool measure_form(Probe *probe, MachineProfile *machine, ProbedForm *form
     free(form->works.hash);
     form->works = (StageWorks){0};
     open_layers(probe);
-    for (int layer = 0; layer < probe->layer_count; layer++)
+    for (int layer = 0; layer < probe->measured_count; layer++)
         stage_works_append(&form->works, &probe->layers[layer].stage);
     bool ok = !measures || measure_layers(probe, machine, diagnostics);
     close_layers(probe);
@@ -240,6 +247,7 @@ static bool measure_on_opencl(Probe *probe, MachineProfile *machine, const Clust
     *machine = (MachineProfile){.threads = device->threads,
                                 .target = arena_format(&probe->profile.arena, "opencl %s", device->opencl_device)};
     probe->opencl = device;
+    probe->keeps = false;
     bool ok = measure_opencl(machine, device, diagnostics) && measure_forms(probe, machine, diagnostics);
     probe->opencl = NULL;
     return ok;
@@ -251,6 +259,7 @@ static bool measure(Probe *probe, MachineProfile *machine, int threads, Diagnost
     *machine = (MachineProfile){.threads = threads};
     if (!target_init(&target, (TargetOptions){.cpu = probe->options->target_cpu}, diagnostics)) return false;
     machine->target = arena_string(&probe->profile.arena, target.cpu);
+    probe->keeps = target.bf16 != BF16_NONE;
     bool ok = measure_machine(machine, &target, diagnostics);
     return ok && measure_forms(probe, machine, diagnostics);
 }

@@ -55,16 +55,19 @@ static int64_t microbatch_rows(const Graph *graph)
 bool planned_model_costs(PlannedModel *planned, const PlanModelOptions *options, Diagnostics *diagnostics)
 {
     char hash[33];
+    int microbatches = planned->microbatches > 0 ? planned->microbatches : PLAN_MICROBATCHES_DEFAULT;
+    bool holds_all = plan_schedule_traits(options->request.schedule).holds_all;
+    int most = holds_all ? microbatches : planned->cluster.device_count;
     if (options->profile && !planned->profiled && !profile_read(&planned->profile, options->profile, diagnostics))
         return false;
     planned->profiled = true;
     if (planned->cluster.device_count > 1) layers_warn_of_large(&planned->model.graph, diagnostics);
-    if (!model_costs(
-            &planned->costs, &planned->model.graph, planned->model.precision, &planned->cluster,
-            options->profile ? &planned->profile : NULL, planned_model_name(&planned->model.graph.arena, planned->path),
-            hash_format(planned->model.imported.onnx.hash, hash),
-            planned->microbatches > 0 ? planned->microbatches : PLAN_MICROBATCHES_DEFAULT, options->request.codecs,
-            options->clip > 0 ? program_norm_bytes(&planned->model.graph) : 0, diagnostics))
+    if (!model_costs(&planned->costs, &planned->model.graph, planned->model.precision, &planned->cluster,
+                     options->profile ? &planned->profile : NULL,
+                     planned_model_name(&planned->model.graph.arena, planned->path),
+                     hash_format(planned->model.imported.onnx.hash, hash), microbatches,
+                     most < microbatches ? most : microbatches, options->request.codecs,
+                     options->clip > 0 ? program_norm_bytes(&planned->model.graph) : 0, diagnostics))
         return false;
     model_costs_expect_rows(&planned->costs, &planned->rows);
     planned->costs.batch = batch_choice_copy(&planned->batch, &planned->costs.arena);

@@ -137,7 +137,7 @@ static bool plan_cluster(const Making *making, GroupPlan *group, const Cluster *
     FREED_WITH(plan_free) Plan plan = {0};
     request.microbatches = (int)(group->rows / making->plans->proposal.microbatch_rows);
     bool ok = model_costs(&costs, &planned->model.graph, planned->model.precision, cluster, NULL,
-                          making->plans->proposal.model, "", request.microbatches, request.codecs,
+                          making->plans->proposal.model, "", request.microbatches, request.microbatches, request.codecs,
                           making->options->clip > 0 ? program_norm_bytes(&planned->model.graph) : 0, diagnostics);
     ok = ok && plan_make(&plan, &costs, &request, diagnostics);
     if (ok) take_plan(making, group, &plan, cluster);
@@ -321,7 +321,7 @@ static bool time_links(const Making *making)
     size_t sites = (size_t)federation->site_count;
     FREED_WITH(costs_free) Costs costs = {0};
     if (!model_costs(&costs, &plans->planned.model.graph, plans->planned.model.precision, &plans->clusters[0], NULL,
-                     plans->proposal.model, "", 1, 0, 0, making->diagnostics))
+                     plans->proposal.model, "", 1, 1, 0, 0, making->diagnostics))
         return false;
     double bytes = (double)costs_output_bytes(&costs.layers[(costs.layer_count - 1) / 2], 0);
     plans->seconds = arena_new_array(arena_of(making), double, sites *sites);

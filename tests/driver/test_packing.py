@@ -133,7 +133,8 @@ def test_any_cut():
 
 
 def test_kept_weights():
-    """Where memory is left, products of bf16 keep weights: the first micro-batch of every step reorders them."""
+    """Where memory is left, products of bf16 keep weights: the first micro-batch of every step reorders them. Costs
+    count what that brings, as it was measured."""
     options = (1, f"auto:{LONGEST}", "--precision", "bf16")
     compile_model("kept", *options)
     with open("kept/plan.json") as file:
@@ -150,6 +151,17 @@ def test_kept_weights():
     require(told == keeping, f"compile says that weights are kept: {told}")
     losses = [[(row["loss"], row["eval_loss"]) for row in train(name, "--lr", "0.05")] for name in ("kept", "tight")]
     require(losses[0] == losses[1], f"kept weights change losses: {losses}")
+    printed(SKYCC, "probe", NANO, "-d", "cluster.yaml", "-o", "profile.json", "--dim", "batch=4", "--dim",
+            f"seq={LONGEST}", "--precision", "bf16")
+    costs = []
+    for memory in "1GiB", need + (64 << 10):
+        compile_model("costs.json", 1, str(LONGEST), *options[2:], "--emit=costs", "--profile", "profile.json",
+                      memory=memory)
+        with open("costs.json") as file:
+            layers = json.load(file)["layers"]
+        costs.append([sum(layer[part] for layer in layers) for part in ("forward_s", "backward_s", "update_s")])
+    gain, once = sum(costs[1][:2]) - sum(costs[0][:2]), costs[0][2] - costs[1][2]
+    require((gain > 0) == keeping[0] and abs(gain - once) < 1e-12, f"what kept weights bring: {costs}")
 
 
 def test_rows_chosen():

@@ -5,10 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/stage/stage.h"
+#include "codegen/stage/stage_kept.h"
 #include "driver/compile/training_model.h"
 #include "graph/passes/code_cuts.h"
 #include "partitioner/problem.h"
@@ -60,8 +63,8 @@ static int set_up(void **state)
     fixture = (Fixture){0};
     *state = &fixture;
     bool ok = load_model(&fixture.model, &fixture.arena, &diagnostics) &&
-              model_costs(&fixture.costs, &fixture.model.graph, PRODUCTS_F32, &cluster, NULL, "nano", "", 4, coded, 0,
-                          &diagnostics) &&
+              model_costs(&fixture.costs, &fixture.model.graph, PRODUCTS_F32, &cluster, NULL, "nano", "", 4, 1, coded,
+                          0, &diagnostics) &&
               problem_create(&fixture.problem, &fixture.costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, 4, &diagnostics);
     diagnostics_free(&diagnostics); /* of warnings, too */
     return !ok;
@@ -202,6 +205,139 @@ static void check_recomputed(const Fixture *fixture, int first, int last)
 
 static void recomputation_is_no_more_than_needed(void **state) { for_each_stage(*state, check_recomputed); }
 
+/* ---- Kept weights ---- */
+
+enum { MICROBATCHES = 4, SLOWDOWN = 3 };
+
+/* Costs of a device with all memory and, of two, one with so much; of one, of that one. */
+static Costs costs_with(const Fixture *fixture, ProductPrecision precision, const Profile *profile,
+                        int64_t memory_bytes, int devices, int microbatches)
+{
+    Costs costs;
+    Diagnostics diagnostics = {0};
+    ClusterDevice list[] = {{.name = "fast", .host = "h", .slowdown = 1, .threads = 1},
+                            {.name = "slow", .host = "h", .slowdown = SLOWDOWN, .threads = 1}};
+    list[0].memory_bytes = devices > 1 ? CLUSTER_NO_LIMIT : memory_bytes;
+    list[1].memory_bytes = memory_bytes;
+    const Cluster cluster = {.devices = list, .device_count = devices, .keep_inputs = -1, .keep_labels = -1};
+    assert_true(model_costs(&costs, (Graph *)&fixture->model.graph, precision, &cluster, profile, "nano", "",
+                            microbatches, 1, 0, 0, &diagnostics));
+    diagnostics_free(&diagnostics);
+    return costs;
+}
+
+/* What so many micro-batches and an update take on the last device. Frees the costs. */
+static double step_s(Costs costs, int microbatches)
+{
+    double seconds = 0;
+    for (int l = 0, d = costs.device_count - 1; l < costs.layer_count; l++)
+        seconds += microbatches * (costs_forward_s(&costs, d, l) + costs_backward_s(&costs, d, l)) +
+                   costs_update_s(&costs, d, l);
+    costs_free(&costs);
+    return seconds;
+}
+
+static void assert_close(double a, double b) { assert_true(fabs(a - b) <= 1e-9 * fabs(b)); }
+
+/* A step with kept weights takes less, but for its first micro-batch. Without enough memory, as without them. */
+static void check_counted(const Fixture *fixture, const Profile *profile, int64_t enough)
+{
+    double plain[2], kept[2];
+    for (int n = 0, m = 1; n < 2; n++, m = MICROBATCHES) {
+        plain[n] = step_s(costs_with(fixture, PRODUCTS_BF16, profile, CLUSTER_NO_LIMIT, 1, 1), m);
+        kept[n] = step_s(costs_with(fixture, PRODUCTS_BF16, profile, enough, 1, MICROBATCHES), m);
+        assert_close(step_s(costs_with(fixture, PRODUCTS_BF16, profile, enough / 2, 1, MICROBATCHES), m), plain[n]);
+        assert_close(step_s(costs_with(fixture, PRODUCTS_BF16, profile, enough, 2, MICROBATCHES), m),
+                     SLOWDOWN * kept[n]);
+        assert_close(step_s(costs_with(fixture, PRODUCTS_BF16, profile, enough / 2, 2, MICROBATCHES), m),
+                     SLOWDOWN * plain[n]);
+        assert_close(step_s(costs_with(fixture, PRODUCTS_F32, profile, enough, 1, MICROBATCHES), m),
+                     step_s(costs_with(fixture, PRODUCTS_F32, profile, enough, 1, 1), m));
+    }
+    assert_close(kept[0], plain[0]);
+    assert_true(kept[1] < plain[1]);
+}
+
+/* The least memory with which costs count on kept weights. */
+static int64_t least_memory(const Fixture *fixture)
+{
+    int64_t low = 0, high = (int64_t)1 << 30;
+    double plain = step_s(costs_with(fixture, PRODUCTS_BF16, NULL, low, 1, MICROBATCHES), MICROBATCHES);
+    while (high - low > 1 << 10) {
+        int64_t middle = low + (high - low) / 2;
+        double step = step_s(costs_with(fixture, PRODUCTS_BF16, NULL, middle, 1, MICROBATCHES), MICROBATCHES);
+        *(step < plain ? &high : &low) = middle;
+    }
+    return high;
+}
+
+static void costs_count_on_weights_that_compiling_keeps(void **state)
+{
+    const Fixture *fixture = *state;
+    int64_t enough = least_memory(fixture);
+    Costs costs = costs_with(fixture, PRODUCTS_BF16, NULL, enough, 1, MICROBATCHES);
+    StageIndex *index = stage_index_create((Graph *)&fixture->model.graph, PRODUCTS_BF16);
+    Problem problem;
+    Diagnostics diagnostics = {0};
+    check_counted(fixture, NULL, enough);
+    assert_true(problem_create(&problem, &costs, PLAN_OBJECTIVE_STEP, PLAN_1F1B, MICROBATCHES, &diagnostics));
+    for (int first = 0; first < costs.layer_count; first++)
+        for (int last = first; last < costs.layer_count; last++) {
+            StageCode code;
+            stage_build_indexed(&code, index, first, last, STAGE_PLAIN);
+            int64_t need = problem_stage_bytes(&problem, first, last + 1, 1) + costs.devices[0].process_bytes +
+                           (int64_t)code.stage.space_bytes[SKY_SPACE_STATE];
+            need += (int64_t)stage_keep_weights(&code.stage, &code.arena, UINT64_MAX);
+            assert_true(need <= enough);
+            stage_free(&code);
+        }
+    problem_free(&problem);
+    stage_index_free(index);
+    costs_free(&costs);
+}
+
+/* A profile with the works of every layer, of two seconds; with kept weights they take one. How many those are. */
+static int list_works(Profile *profile, const Fixture *fixture, bool keeps)
+{
+    int kept = 0;
+    StageIndex *index = stage_index_create((Graph *)&fixture->model.graph, PRODUCTS_BF16);
+    for (int l = 0; l < fixture->costs.layer_count; l++) {
+        StageCode code;
+        stage_build_indexed(&code, index, l, l, STAGE_PLAIN);
+        SkyStage keeping = code.stage;
+        stage_keep_weights(&keeping, &code.arena, UINT64_MAX);
+        MachineProfile layer = {.kernels = memory_allocate(2 * sky_call_count(&keeping) * sizeof(KernelTime))};
+        for (int list = 0; list < SKY_LIST_COUNT; list++)
+            for (uint32_t c = 0; c < keeping.lists[list].count; c += sky_wave_size(&keeping.lists[list].calls[c])) {
+                Hash plain = profile_work(&code.stage.lists[list].calls[c]);
+                Hash other = profile_work(&keeping.lists[list].calls[c]);
+                layer.kernels[layer.kernel_count++] = (KernelTime){plain, 2};
+                if (hash_equal(plain, other)) continue;
+                if (keeps) layer.kernels[layer.kernel_count++] = (KernelTime){other, 1};
+                kept++;
+            }
+        machine_profile_merge(&profile->reference, &profile->arena, &layer);
+        free(layer.kernels);
+        stage_free(&code);
+    }
+    stage_index_free(index);
+    return kept;
+}
+
+static void profiles_say_what_kept_weights_bring(void **state)
+{
+    for (int keeps = 0; keeps < 2; keeps++) { /* on a machine that keeps none; and on one that does */
+        Profile profile = {.reference = {.threads = 1}};
+        int works = list_works(&profile, *state, keeps);
+        double plain = step_s(costs_with(*state, PRODUCTS_BF16, &profile, CLUSTER_NO_LIMIT, 1, 1), MICROBATCHES);
+        Costs costs = costs_with(*state, PRODUCTS_BF16, &profile, CLUSTER_NO_LIMIT, 1, MICROBATCHES);
+        assert_false(costs.unmeasured);
+        assert_true(works > 0);
+        assert_close(step_s(costs, MICROBATCHES), plain - keeps * (MICROBATCHES - 1) * works);
+        arena_free(&profile.arena);
+    }
+}
+
 /* MPNet's blocks add up the gradient of one table of positions: the halves join other calls to other kernels there. */
 static int run_subject(void)
 {
@@ -214,9 +350,14 @@ static int run_subject(void)
         cmocka_unit_test(halves_of_backward_have_the_kernels_of_the_whole),
         cmocka_unit_test(recomputation_is_no_more_than_needed),
     };
+    const struct CMUnitTest kept[] = {
+        cmocka_unit_test(costs_count_on_weights_that_compiling_keeps),
+        cmocka_unit_test(profiles_say_what_kept_weights_bring),
+    };
     int failed = cmocka_run_group_tests_name(subject->model, memory, set_up, tear_down);
     if (!strstr(subject->model, "mpnet"))
         failed += cmocka_run_group_tests_name(subject->model, forms, set_up, tear_down);
+    failed += cmocka_run_group_tests_name(subject->model, kept, set_up, tear_down);
     return failed;
 }
 
