@@ -16,6 +16,8 @@ StrictModes no
 PidFile none
 UsePAM no
 MaxStartups 100
+# Shells read no start-up files of this user.
+SetEnv HOME=%(folder)s
 """
 CLIENT = """
 Host %(names)s

@@ -40,7 +40,8 @@ route add default dev eth0
 """
 
 
-# Everybody who has the key may enter as root, by the network's own keys and settings alone.
+# Everybody who has the key may enter as root, by the network's own keys and settings alone; shells read no start-up
+# files of this user.
 SSHD = """
 HostKey %(folder)s/ssh/key
 AuthorizedKeysFile %(folder)s/ssh/key.pub
@@ -49,6 +50,7 @@ ListenAddress 0.0.0.0
 PasswordAuthentication no
 PermitRootLogin yes
 PidFile none
+SetEnv HOME=%(folder)s/ssh
 StrictModes no
 Subsystem sftp internal-sftp
 UsePAM no

@@ -35,7 +35,7 @@ static void the_largest_cause_of_another_step_time_is_named(void **state)
     assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
     assert_printed("Largest cause: waiting for messages of stage ");
     assert_printed(" s a step instead of 0.400 s\n");
-    setenv("TOY_WORK", "0.06", 1);
+    setenv("TOY_WAIT", "0.06", 1);
     setenv("TOY_PLANNED", "0.02", 1);
     assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
     assert_printed("Largest cause: update of stage ");
@@ -54,7 +54,7 @@ static void the_largest_cause_of_another_step_time_is_named(void **state)
     setenv("TOY_PLANNED", "0", 1);
     assert_int_equal(train_aloud("0,1", "--data data --steps 4"), 0);
     assert_null(strstr(printed, "Largest cause"));
-    unsetenv("TOY_WORK");
+    unsetenv("TOY_WAIT");
     unsetenv("TOY_PLANNED");
 }
 

@@ -16,7 +16,8 @@
  *   TOY_PLANNED  seconds that a step takes in the plan; a fifth of them in every update
  *   TOY_MICROBATCHES  and how many micro-batches it has there
  *   TOY_WORK     seconds of processor time that every update takes
- *   TOY_FIRST    and how many more the first one takes
+ *   TOY_WAIT     seconds that every update sleeps
+ *   TOY_FIRST    and how many more the first one sleeps
  *   TOY_SPARE    bytes that copies of what checkpoints save may have
  *   TOY_SLOW_DISK  seconds that it takes to write a file through
  *   TOY_RANK     instead of the launcher's rank number */
@@ -222,7 +223,7 @@ static void adamw(void *const *o, int64_t begin, int64_t end, void *scratch, int
 }
 
 static bool is_misbehaving;
-static double update_work, first_work;
+static double update_work, update_wait, first_wait;
 
 /* In the place of the C library's: a handler of signals may not call it. */
 char *strsignal(int number)
@@ -231,12 +232,17 @@ char *strsignal(int number)
     return (char *)(number == SIGKILL ? "Killed" : "another");
 }
 
+static void sleep_for(double seconds)
+{
+    if (seconds > 0) usleep((useconds_t)(1e6 * seconds));
+}
+
 /* First call of a rank's update: misbehaves when its time has come. */
 static void misbehave(void *const *o, int64_t begin, int64_t end, void *scratch, int64_t limit)
 {
     static int updates;
-    double work = update_work + (updates ? 0 : first_work);
-    for (double start = thread_seconds(); thread_seconds() - start < work;) continue;
+    for (double start = thread_seconds(); thread_seconds() - start < update_work;) continue;
+    sleep_for(update_wait + (updates ? 0 : first_wait));
     (void)begin, (void)end, (void)scratch, (void)limit;
     if (++updates != fault_step) return;
     is_misbehaving = true; /* in this process, not in the one that watches it */
@@ -531,8 +537,7 @@ static void misbehave_early(void)
 /* In place of the C library's: a disk that takes TOY_SLOW_DISK seconds. */
 int fsync(int descriptor)
 {
-    double seconds = atof(setting("TOY_SLOW_DISK", "0"));
-    if (seconds > 0) usleep((useconds_t)(1e6 * seconds));
+    sleep_for(atof(setting("TOY_SLOW_DISK", "0")));
     return (int)syscall(SYS_fsync, descriptor);
 }
 
@@ -545,7 +550,8 @@ __attribute__((constructor)) static void build(void)
     SkyProgram *program = &toy_program;
     int fault_rank = -1;
     update_work = atof(setting("TOY_WORK", "0"));
-    first_work = atof(setting("TOY_FIRST", "0"));
+    update_wait = atof(setting("TOY_WAIT", "0"));
+    first_wait = atof(setting("TOY_FIRST", "0"));
     predicted = atof(setting("TOY_PLANNED", "0.5"));
     uint32_t ranks = 0;
     for (char *end; *text && stage_total < MAX_STAGES; text = *end ? end + 1 : end) {
