@@ -205,9 +205,10 @@ void graph_reorder(Graph *graph, const NodeId *order)
 
 LineGrowth value_growth(const Value *value)
 {
-    int first = 0;
-    while (first < value->shape.rank - 1 && value->shape.dim[first] == 1) first++;
-    return !value->line_axis ? LINES_FIXED : value->line_axis == 1 + first ? LINES_FIRST : LINES_MIXED;
+    if (!value->line_axis) return LINES_FIXED;
+    for (int axis = 0; axis < value->line_axis - 1; axis++)
+        if (value->shape.dim[axis] != 1) return LINES_MIXED;
+    return value->line_axis > 0 ? LINES_FIRST : LINES_MIXED;
 }
 
 const Attribute *node_attribute(const Node *node, const char *name)

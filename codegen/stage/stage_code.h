@@ -14,6 +14,7 @@ typedef struct StageCode {
     const bool *puts_off;
     uint64_t split_bytes;
     bool lines_vary;         /* the stage does without the lines that a micro-batch lacks */
+    bool tokens_vary;        /* and calls without tokens of its last line, in compiled code for CPUs */
     const char *needs_lines; /* where it does not, though rows share lines: the first call that needs all of them */
     const ValueId *parameter_values; /* of stage.parameters (sharing.h: the shared ones); their initial_* fields are the
                                         caller's to fill */

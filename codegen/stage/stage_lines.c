@@ -26,7 +26,7 @@ static LineGrowth growth_of(const StageBuilder *builder, const LoweredCall *call
 
 /* Whether what the call touches of the operand depends on how many lines there are: it grows with them, and more of it
  * is touched than the first line, which is always there. What grows otherwise, one number for the rows of all lines and
- * one more for example, is computed as a whole, as what does not grow. */
+ * one more for example, is computed as a whole, as what does not grow. Of one line alone, tokens may be absent. */
 static bool varies(const StageBuilder *builder, const LoweredCall *call, const Kernel *kernel, int operand)
 {
     const KernelOperand *touched = &kernel->operands[operand];
@@ -34,7 +34,10 @@ static bool varies(const StageBuilder *builder, const LoweredCall *call, const K
     if (growth_of(builder, call, operand) != LINES_FIRST) return false;
     for (int axis = 0; axis < kernel->axis_count; axis++)
         if (touched->stride[axis] > 0) last += (kernel->extent[axis] - 1) * touched->stride[axis];
-    return touched->elements || last >= elements_of(builder, call, operand) / builder->graph->packing.lines;
+    const SkyPacking *packing = &builder->graph->packing;
+    int64_t pieces = packing->lines > 1 ? packing->lines : packing->length;
+    if (packing->lines == 1 && !graph_value(builder->graph, call->operands[operand].value)->by_token) return false;
+    return touched->elements || last >= elements_of(builder, call, operand) / pieces;
 }
 
 /* The axis along which lines stand in an operand that varies with them; -1: none. */
@@ -121,18 +124,17 @@ static bool cut_to_line(Kernel *kernel, int64_t lines, LineCut *cut)
     return true;
 }
 
-bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
+static bool cut_call(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
                      LineCut *cut)
 {
     int64_t lines = builder->graph->packing.lines;
     bool any;
     int axis;
-    *cut = (LineCut){0};
     if (!find_line_axis(builder, call, kernel, &any, &axis)) return false;
     if (!any) return true;
     bool sums = axis == kernel->axis_count - 1 && !kernel_is_map(kernel);
     if (sums && blocks) return false;
-    if (sums && !kernel_limit_sum(kernel)) return cut_to_line(kernel, lines, cut);
+    if (sums && !kernel_limit_sum(kernel)) return lines > 1 && cut_to_line(kernel, lines, cut);
     if (!sums && !writes_lines_alone(builder, call, kernel)) return false;
     cut->axis = 1 + (uint32_t)axis;
     cut->extent = (uint32_t)(kernel->extent[axis] / lines);
@@ -142,12 +144,16 @@ bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint3
     return true;
 }
 
+bool stage_cut_lines(const StageBuilder *builder, const LoweredCall *call, uint32_t blocks, Kernel *kernel,
+                     LineCut *cut)
+{
+    *cut = (LineCut){0};
+    return cut_call(builder, call, blocks, kernel, cut) || builder->graph->packing.lines == 1;
+}
+
 /* ---- The stage ---- */
 
-static bool has_lines(const StageBuilder *builder)
-{
-    return builder->graph->packing.slots && builder->graph->packing.lines > 1;
-}
+static bool has_lines(const StageBuilder *builder) { return builder->graph->packing.slots > 0; }
 
 /* Of values that are computed as a whole but for what absent lines have of them, which no other line may look up:
  * whether the call reads one otherwise than by looking something up for its lines. */
@@ -165,7 +171,7 @@ static void mark_parts(const StageBuilder *builder, const LoweredCall *call, con
 {
     for (int i = 0; i < call->kernel->operand_count; i++)
         if (cut->axis && !cut->sum_extent && call->kernel->operands[i].written &&
-            growth_of(builder, call, i) == LINES_MIXED)
+            growth_of(builder, call, i) == LINES_MIXED && builder->graph->packing.lines > 1)
             partial[call->operands[i].value] = true;
 }
 

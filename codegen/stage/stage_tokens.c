@@ -66,6 +66,7 @@ void stage_find_tails(StageBuilder *builder)
     for (size_t c = 0; c < end && builder->cuts_tokens; c++)
         if (!calls[c].dead && !cut_of(builder, c).token_extent)
             builder->cuts_tokens = bears_zeros(builder, &calls[c], zeros);
+    builder->code->tokens_vary = builder->cuts_tokens;
     value_array_return(arrays, zeros);
     value_array_return(arrays, read_whole);
 }

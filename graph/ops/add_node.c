@@ -101,7 +101,7 @@ NodeId graph_add_node(Graph *graph, Opcode op, NodeOrigin origin, const ValueId 
         bug("%s has %d outputs, not %d", opcodes[op].name, node.output_count, output_count);
     NodeId id = graph_append(graph, &node, context.dtype, context.shape);
     const Node *added = graph_node(graph, id);
-    for (int i = 0; graph->packing.lines > 1 && i < added->output_count; i++) find_lines(graph, added, i);
+    for (int i = 0; graph->packing.lines && i < added->output_count; i++) find_lines(graph, added, i);
     for (int i = 0; i < output_count; i++) outputs[i] = added->outputs[i];
     return id;
 }

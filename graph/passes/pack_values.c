@@ -19,8 +19,8 @@ void pack_set_plain(Packer *packer, ValueId value)
 void pack_set_lines(Packer *packer, ValueId value, const Layout *layout)
 {
     Value *of = graph_value(packer->graph, value);
-    of->line_axis = packer->form.lines > 1 ? layout_line_axis(layout) : 0;
-    of->by_token = of->line_axis && layout_by_token(layout, packer->form.length);
+    of->line_axis = layout_line_axis(layout);
+    of->by_token = layout_by_token(layout, packer->form.length);
 }
 
 /* A value that packing made becomes an input that rules may read. */
@@ -107,8 +107,8 @@ ValueId pack_input(Packer *packer, SkyFill fill)
     packer->made[fill] =
         graph_add_input(packer->graph, names[fill], DTYPE_I32, &(Shape){2, {packer->form.lines, columns}});
     graph_value(packer->graph, packer->made[fill])->fill = fill;
-    graph_value(packer->graph, packer->made[fill])->line_axis = packer->form.lines > 1;
-    graph_value(packer->graph, packer->made[fill])->by_token = packer->form.lines > 1 && fill != SKY_FILL_FIRST;
+    graph_value(packer->graph, packer->made[fill])->line_axis = 1;
+    graph_value(packer->graph, packer->made[fill])->by_token = fill != SKY_FILL_FIRST;
     return packer->made[fill];
 }
 
@@ -205,7 +205,7 @@ static ValueId fill_unused_slots(Packer *packer, ValueId sums, ValueId tokens)
     FREED int32_t *numbers = memory_allocate((size_t)rows * sizeof *numbers);
     for (int64_t i = 0; i < rows; i++) numbers[i] = (int32_t)i;
     ValueId own = graph_add_constant(packer->graph, NULL, DTYPE_I32, &flat, numbers);
-    graph_value(packer->graph, own)->line_axis = packer->form.lines > 1;
+    graph_value(packer->graph, own)->line_axis = 1;
     ValueId found = build_reshape(&packer->b, pack_input_of_slots(packer, SKY_FILL_SLOT), &flat);
     ValueId used = build_binary(&packer->b, OP_Equal, found, own);
     ValueId first = build_gather(&packer->b, tokens, pack_input(packer, SKY_FILL_FIRST));
@@ -233,8 +233,8 @@ Packed pack_sum_rows(Packer *packer, const Packed *x, int token, bool keep)
     Attribute attributes[] = {attribute_integer("axis", 0), attribute_integers("shape", shape.dim, shape.rank)};
     ValueId all = build_node(&packer->b, OP_GatherGradient, (ValueId[]){slots, tokens}, 2, attributes, 2);
     ValueId used = build_part(&packer->b, all, 0, 0, rows);
-    if (packer->form.lines > 1) graph_value(packer->graph, all)->line_axis = LINES_SPREAD;
-    graph_value(packer->graph, used)->line_axis = packer->form.lines > 1;
+    graph_value(packer->graph, all)->line_axis = LINES_SPREAD;
+    graph_value(packer->graph, used)->line_axis = 1;
     all = fill_unused_slots(packer, used, tokens);
     sums.value =
         atoms_back(packer, all, &sums.layout,

@@ -104,7 +104,7 @@ static Rating rate_form(const Samples *samples, const Packed *packed, SkyPacking
         uint32_t microbatches = microbatches_of(packed->lines[s], &form);
         count += microbatches;
         tokens += (double)form.length * (whole ? microbatches * form.lines : packed->lines[s]);
-        for (uint32_t m = 0; m < microbatches && form.lines > 1 && !whole; m++)
+        for (uint32_t m = 0; m < microbatches && !whole; m++)
             tokens -= form.length - packed->filled[s * samples->rows + m];
     }
     return (Rating){.form = form,
@@ -161,7 +161,7 @@ static void count_samples(RowSamples *counted, const Samples *samples, bool whol
     int32_t microbatches[PACKING_SAMPLES];
     size_t rows = (size_t)samples->rows * PACKING_SAMPLES;
     pack_samples(samples, &counted->packing, &packed);
-    if (counted->packing.lines > 1 && !whole) {
+    if (!whole) {
         counted->lines_computed = packed.all;
         counted->tokens_computed = packed.tokens;
     }

@@ -96,6 +96,7 @@ typedef struct Costs {
     int64_t microbatch_rows; /* of rows of one length; 0: not known. Not in the hash: no time depends on it */
     bool unmeasured;         /* of model_costs: there is a profile, but it lacks calls of this model; not in files */
     bool lines_vary;         /* of model_costs: the last micro-batch of a step may have fewer lines; not in files */
+    bool tokens_vary;        /* likewise: and the last line of any fewer tokens */
     LayerCost *layers;
     int layer_count;
     DeviceCost *devices;

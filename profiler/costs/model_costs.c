@@ -497,8 +497,11 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
                  const char *name, const char *model_hash, int microbatches, int in_flight, unsigned codecs,
                  int64_t norm_bytes, Diagnostics *diagnostics)
 {
-    *costs = (Costs){
-        .microbatches = microbatches, .layer_count = graph->layer_count, .lines_vary = true, .norm_bytes = norm_bytes};
+    *costs = (Costs){.microbatches = microbatches,
+                     .layer_count = graph->layer_count,
+                     .lines_vary = true,
+                     .tokens_vary = true,
+                     .norm_bytes = norm_bytes};
     costs->name = arena_string(&costs->arena, name);
     costs->model_hash = arena_string(&costs->arena, model_hash);
     costs->layers = arena_new_array(&costs->arena, LayerCost, (size_t)graph->layer_count);
@@ -540,8 +543,11 @@ bool model_costs(Costs *costs, Graph *graph, ProductPrecision precision, const C
         layer->update_s = update_s(costs, &code.stage, reference, speed, &missing);
         layer_split(layer, &code, reference, speed);
         costs->lines_vary &= code.lines_vary;
-        for (int d = 0; d < cluster->device_count; d++)
+        costs->tokens_vary &= code.tokens_vary;
+        for (int d = 0; d < cluster->device_count; d++) {
+            costs->tokens_vary &= !cluster->devices[d].opencl_device;
             set_device_times(costs, d, cluster, l, &code.stage, profile, &missing);
+        }
         if (precision == PRODUCTS_BF16 && microbatches > 1) set_gains(&kept, costs, cluster, l, &code, profile);
     }
     stage_index_free(index);
@@ -563,7 +569,8 @@ static void multiply(double *seconds, int count, double factor)
 void model_costs_expect_rows(Costs *costs, const RowSamples *rows)
 {
     costs->rows = row_samples_copy(rows, &costs->arena);
-    if (!costs->lines_vary) costs->rows.lines_computed = costs->rows.tokens_computed = 0;
+    if (!costs->lines_vary) costs->rows.lines_computed = 0;
+    if (!costs->lines_vary || !costs->tokens_vary) costs->rows.tokens_computed = 0;
     double share = row_samples_share(&costs->rows);
     for (int l = 0; l < costs->layer_count; l++) {
         LayerCost *layer = &costs->layers[l];

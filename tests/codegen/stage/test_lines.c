@@ -25,7 +25,7 @@
 
 enum { LINES = 4, LENGTH = 24, SLOTS = 4, ROWS = 8, LONGEST = 16 };
 
-static const SkyPacking packing = {LINES, LENGTH, SLOTS, ROWS, LONGEST};
+static SkyPacking packing = {LINES, LENGTH, SLOTS, ROWS, LONGEST};
 static char **models;
 static int model_count;
 
@@ -194,13 +194,13 @@ static void expect_same(const Result *a, const Result *b)
 
 static void try_program(const LocalProgram *program, const StageCode *code, const Graph *graph, int threads)
 {
-    for (uint32_t lines = 1; lines < LINES; lines++) {
+    for (uint32_t lines = 1; lines <= packing.lines; lines++) {
         Rows rows;
         make_rows(&rows, &program->program, lines);
-        Result all = run(program, code, graph, &rows, LINES * LENGTH, threads);
+        Result all = run(program, code, graph, &rows, packing.lines * LENGTH, threads);
         /* A line, or a token after the last row of a line, is absent or not. */
         uint32_t least = row_packer_tokens(&rows.batch.packer, 0);
-        for (uint32_t taken = least; taken < LINES * LENGTH; taken = (taken / LENGTH + 1) * LENGTH) {
+        for (uint32_t taken = least; taken < packing.lines * LENGTH; taken = (taken / LENGTH + 1) * LENGTH) {
             Result some = run(program, code, graph, &rows, taken, threads);
             expect_same(&some, &all);
             free(some.gradients);
@@ -260,6 +260,14 @@ static void test_absent_lines(void **state)
     for (int i = 0; i < model_count; i++) try_model(models[i], STAGE_PLAIN, CODEC_NONE);
 }
 
+static void test_absent_tokens_of_one_line(void **state)
+{
+    (void)state;
+    packing.lines = 1;
+    for (int i = 0; i < model_count; i++) try_model(models[i], STAGE_PLAIN, CODEC_NONE);
+    packing.lines = LINES;
+}
+
 static void test_forms(void **state)
 {
     (void)state;
@@ -270,7 +278,8 @@ static void test_forms(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_absent_lines), cmocka_unit_test(test_forms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_absent_lines),
+                                       cmocka_unit_test(test_absent_tokens_of_one_line), cmocka_unit_test(test_forms)};
     models = argv + 1;
     model_count = argc - 1;
     if (!model_count) return fputs("usage: test_lines MODEL.onnx ...\n", stderr), 2;
