@@ -12,6 +12,8 @@ void plan_set_alone(Plan *plan, int64_t rows);
 
 /* Why several pipelines cannot be had; NULL: they can. */
 const char *replicas_refused(const Costs *costs, unsigned codecs);
+/* Of one pipeline and several, the first unless the step of the others is so much shorter. */
+enum { REPLICAS_GAIN_PERCENT = 3 };
 /* Why one pipeline is planned where nobody says how many; NULL: as many as are fastest. */
 const char *replicas_excluded(const Costs *costs, unsigned codecs, PlanAllocator allocate, PlanObjective objective,
                               bool pinned);

@@ -409,10 +409,9 @@ static bool is_far(const Costs *costs, const PlanRequest *request, const Replica
     return far;
 }
 
-/* Of one pipeline and the best grouping, the first unless the other is faster by more than three percent. */
+/* One pipeline, or the best grouping. */
 static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
-    enum { PERCENT = 3 };
     Arena arena = {0};
     Diagnostics single = {0}, several = {0};
     ReplicaGroups compared = choose_groups(costs, request, 0, &arena), fastest = {0};
@@ -431,8 +430,8 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     bool grouped = searched ? fastest.count > 1 && make_searched(&other, costs, &share, &fastest, &several)
                             : make_fastest(&other, costs, &share, &compared, &several);
     if (skips && !grouped) found = plan_make(plan, costs, &share, &single);
-    bool better =
-        grouped && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan) - plan_chosen_ns(plan) / 100 * PERCENT);
+    int64_t least = found && grouped ? plan_chosen_ns(plan) / 100 * REPLICAS_GAIN_PERCENT : 0;
+    bool better = grouped && (!found || plan_chosen_ns(&other) < plan_chosen_ns(plan) - least);
     if (better) {
         plan_free(plan);
         *plan = other;

@@ -278,13 +278,12 @@ const char *report_replicas(const Report *report, char text[static REPORT_SENTEN
 {
     const Plan *plan = report->plan;
     char step[REPORT_TEXT], many[REPORT_TEXT];
-    int told = 0;
     text[0] = '\0';
     if (why_one(report)) add(text, "One pipeline: %s. ", why_one(report));
     if (plan->replica_count > 1) {
         add(text, "Replicas: %d pipelines share the %d micro-batches of a step:", plan->replica_count,
             plan->microbatches);
-        for (int r = 0, alike; r < plan->replica_count && told < MOST_REPLICAS; r += alike, told++) {
+        for (int r = 0, told = 0, alike; r < plan->replica_count && told < MOST_REPLICAS; r += alike, told++) {
             const PlanReplica *replica = &plan->replicas[r];
             alike = alike_from(plan, r);
             add(text, "%s %s%d ", r ? "," : "", times(alike, many), replica->microbatches);
@@ -299,11 +298,12 @@ const char *report_replicas(const Report *report, char text[static REPORT_SENTEN
     if (plan->grouping_count == 0) return text;
     add(text, "Groupings of devices tried: %d%s; estimated steps of the best:", plan->groupings_tried,
         plan->groupings_all ? ", which are all" : "");
-    told = 0;
+    int told = 0;
     for (int i = 0; i < plan->grouping_count; i++)
         if (is_near_best(plan, i))
             add(text, "%s %s with %d replica%s", told++ ? "," : "", report_seconds(plan->groupings[i].step_ns, step),
                 plan->groupings[i].count, plural(plan->groupings[i].count));
+    if (plan->replica_count < 2) add(text, ". Several pipelines are taken if over %d%% faster", REPLICAS_GAIN_PERCENT);
     add(text, ". ");
     return text;
 }

@@ -468,6 +468,9 @@ static void replicas_are_in_every_form(void **state)
     assert_printed("replica 1</text>");
     assert_printed("One step</text>");
     assert_printed("2 pipelines share");
+    must_run("sed -i 's/gradient_bytes\":1000/&000000/g' costs.json");
+    must_run(SKYCC_PROGRAM " plan --costs costs.json --replicas auto");
+    assert_printed(" with 2 replicas.\nSeveral pipelines are taken if over 3% faster.");
 }
 
 /* A plan of as many stages, on devices of their own: the table of stages in the report for browsers. */
