@@ -14,7 +14,7 @@ typedef enum StepPart {
     PART_NORM,     /* sums of shared gradients, the norm of all */
     PART_MESSAGES, /* posted, tested, copied */
     PART_WAITING,  /* for other ranks: the bubble too */
-    PART_UPDATE,
+    PART_UPDATE,   /* with pipeline_update's spot check */
     PART_LOG,
     PART_CHECKPOINT, /* this and the next with everything in them */
     PART_EVALUATION,
