@@ -288,10 +288,18 @@ static int64_t planned_step(const Costs *costs, const PlanRequest *request)
     return step;
 }
 
+static void skip_with_sanitizers(const char *instead)
+{
+    if (!ADDRESS_SANITIZER) return;
+    print_message("not with sanitizers: %s the same ways in less time\n", instead);
+    skip();
+}
+
 /* Also where there are so many that the estimate is a heuristic's. */
 static void eight_devices_are_simulated_in_all_numbers(void **state)
 {
     (void)state;
+    skip_with_sanitizers("a_few_devices_... and many_devices_... take");
     Costs costs;
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs_sized(&costs, WITH_LINKS, 870144, 6, 8);
@@ -315,7 +323,7 @@ static void a_device_less_is_not_faster(void **state)
         Costs costs;
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, WITH_LINKS | (cases[i].seed & 1 ? WITH_TYPES : 0), (uint64_t)cases[i].seed + 870000,
-                           6, 7);
+                           6, 7 - ADDRESS_SANITIZER);
         costs.microbatches += 4;
         for (int l = 0; l < costs.layer_count; l++) costs.layers[l].gradient_bytes = draw(40);
         request.replicas = PLAN_REPLICAS_AUTO;
@@ -332,10 +340,7 @@ static void a_device_less_is_not_faster(void **state)
 static void a_restricted_question_is_not_faster(void **state)
 {
     (void)state;
-    if (ADDRESS_SANITIZER) {
-        print_message("not with sanitizers: a_device_less_is_not_faster takes the same ways in less time\n");
-        skip();
-    }
+    skip_with_sanitizers("a_device_less_is_not_faster takes");
     Costs costs;
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs_sized(&costs, WITH_LINKS | WITH_TYPES, 870184, 8, 8);
