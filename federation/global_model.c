@@ -79,6 +79,13 @@ Hash global_model_hash(const GlobalModel *model, Hash hash)
 
 bool global_model_name_is_reserved(const char *name) { return kept_named(name) >= 0; }
 
+const GlobalTensor *global_model_find(const GlobalModel *model, const char *name)
+{
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
+    return NULL;
+}
+
 size_t global_model_taken(const GlobalModel *model) { return (model->control ? 2 : 1) * model->elements; }
 
 void global_model_free(GlobalModel *model)

@@ -55,6 +55,7 @@ void global_model_keep_control(GlobalModel *model, bool keep);
 void global_model_keep_remainder(GlobalModel *model);
 /* Adds to `hash` the tensors' names, shapes and values, in this order. */
 Hash global_model_hash(const GlobalModel *model, Hash hash);
+const GlobalTensor *global_model_find(const GlobalModel *model, const char *name); /* NULL: it has none */
 /* How many elements sites take: of the values, and of the control variates. */
 size_t global_model_taken(const GlobalModel *model);
 

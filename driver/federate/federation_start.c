@@ -203,18 +203,11 @@ bool federation_start_make(FederationStart *start, Federation *federation, const
     return ok;
 }
 
-static const GlobalTensor *find_tensor(const GlobalModel *model, const char *name)
-{
-    for (size_t i = 0; i < model->tensor_count; i++)
-        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
-    return NULL;
-}
-
 static bool same_tensors(const GlobalModel *one, const GlobalModel *other)
 {
     bool same = one->tensor_count == other->tensor_count;
     for (size_t i = 0; same && i < one->tensor_count; i++) {
-        const GlobalTensor *found = find_tensor(other, one->tensors[i].name);
+        const GlobalTensor *found = global_model_find(other, one->tensors[i].name);
         same = found && shape_equal(&found->shape, &one->tensors[i].shape);
     }
     return same;
@@ -228,7 +221,7 @@ static void copy_tensors(GlobalModel *to, const GlobalModel *from)
     global_model_keep_control(to, from->control != NULL);
     if (from->remainder) global_model_keep_remainder(to);
     for (size_t i = 0; i < to->tensor_count; i++) {
-        const GlobalTensor *tensor = &to->tensors[i], *found = find_tensor(from, tensor->name);
+        const GlobalTensor *tensor = &to->tensors[i], *found = global_model_find(from, tensor->name);
         size_t bytes = tensor->elements * sizeof *to->values;
         memcpy(to->values + tensor->first, from->values + found->first, bytes);
         if (from->momentum) memcpy(to->momentum + tensor->first, from->momentum + found->first, bytes);

@@ -31,13 +31,6 @@ void tied_names_read(TiedNames *tied, const GlobalModel *model)
     }
 }
 
-static const GlobalTensor *find_tensor(const GlobalModel *model, const char *name)
-{
-    for (size_t i = 0; i < model->tensor_count; i++)
-        if (strcmp(model->tensors[i].name, name) == 0) return &model->tensors[i];
-    return NULL;
-}
-
 static const TiedName *find_tied(const TiedNames *tied, const char *name)
 {
     for (size_t i = 0; i < tied->count; i++)
@@ -150,7 +143,7 @@ static const float *values_under(Arena *arena, const char *name, const GlobalMod
                                  const TiedNames *tied)
 {
     const TiedName *other = find_tied(tied, name);
-    const GlobalTensor *tensor = find_tensor(model, other ? other->of : name);
+    const GlobalTensor *tensor = global_model_find(model, other ? other->of : name);
     if (!tensor || tensor->first < part.first || tensor->first >= part.end) return NULL;
     if (model->met && !model->met[tensor - model->tensors]) return NULL;
     const float *values = model->values + tensor->first;
@@ -293,7 +286,7 @@ static void add_start(SafeTensorsWriter *writer, Arena *arena, const Federation 
 static void add_tied(SafeTensorsWriter *writer, Arena *arena, const GlobalModel *model, const TiedNames *tied)
 {
     for (size_t i = 0; i < tied->count; i++) {
-        const GlobalTensor *tensor = find_tensor(model, tied->items[i].of);
+        const GlobalTensor *tensor = global_model_find(model, tied->items[i].of);
         if (!tensor) continue;
         Shape shape = tensor->shape;
         if (tied->items[i].transposed) shape = (Shape){2, {tensor->shape.dim[1], tensor->shape.dim[0]}};
