@@ -88,6 +88,19 @@ static void compare_closely(Search *search)
     if (search->trials[second].step_ns < search->trials[first].step_ns) search->best = second;
 }
 
+/* On one device nothing is piped, so more micro-batches of packed rows save no more than padding, and what each of them
+ * costs is not known to a hundredth: the fewest of those that take hardly longer. */
+static void prefer_few(Search *search)
+{
+    enum { HARDLY = 100 };
+    if (search->best < 0 || !search->forms->packed || search->forms->planned->cluster.device_count > 1) return;
+    int64_t best = search->trials[search->best].step_ns;
+    for (int i = 0; i < search->best; i++)
+        if (search->tried[i] && search->trials[i].step_ns && search->trials[i].step_ns <= best + best / HARDLY &&
+            search->unmeasured[i] == search->unmeasured[search->best])
+            search->best = i;
+}
+
 /* Whether it is a form of packed rows that a smaller number gave, too. */
 static bool repeats(MicrobatchForms *forms, int microbatches)
 {
@@ -135,6 +148,7 @@ static void choose(MicrobatchForms *forms, Diagnostics *diagnostics)
         for (int i = 0; i < search.count; i++)
             if (!repeats(forms, search.trials[i].microbatches)) try_count(&search, i);
     if (!large) compare_closely(&search);
+    prefer_few(&search);
     list_tried(&search, diagnostics);
     /* Where nothing fits, what needs the least memory may do so with another allocation. */
     choice->microbatches = search.best >= 0 ? search.trials[search.best].microbatches : choice->tried[0].microbatches;

@@ -105,6 +105,20 @@ def test_efficiency():
     require(alone["microbatches"] == 1, f"one device without a memory limit cuts a step into {alone['microbatches']}")
 
 
+def test_few():
+    """Packed rows on one device: the fewest micro-batches of those that take at most 1% longer than the fastest."""
+    write_cluster(["name: a, gflops: 100, bandwidth: 20GB/s"])
+    printed(SKYCC, "bert", "--layers", "3", "--hidden", "384", "--heads", "12", "--positions", "128", "-o", "three.onnx")
+    lengths = np.clip(np.random.default_rng(0).lognormal(3.5, 0.55, 512), 5, 128).astype("i8")
+    mask = (np.arange(128) < lengths[:, None]).astype("i4")
+    write("mixed.safetensors", {"attention_mask": mask})
+    choice = plan("--batch", "32", "--precision", "bf16", model="three.onnx",
+                  sequence=("--dim", "seq=auto:128", "--lengths", "mixed.safetensors"))[0]["batch"]
+    steps = {trial["microbatches"]: trial["step_s"] for trial in choice["tried"]}
+    few = min(count for count, step in steps.items() if step <= 1.01 * min(steps.values()))
+    require(choice["microbatches"] == few != min(steps, key=steps.get), f"{choice} instead of {few}")
+
+
 def test_memory():
     """Where memory is short: a micro-batch that fits is named, and what smaller ones would bring."""
     four = os.path.join(DATA, "..", "..", "models", "four-devices.yaml")
@@ -257,6 +271,7 @@ def main():
         test_fixed(4)
         if not LESS:
             test_efficiency()
+            test_few()
             test_memory()
         test_profile()
         test_packed()
