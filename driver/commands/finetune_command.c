@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/owned_files.h"
 #include "base/pending.h"
+#include "base/string_map.h"
 #include "base/text.h"
 #include "driver/commands/commands.h"
 #include "driver/commands/run_options.h"
@@ -35,6 +36,7 @@ typedef struct Finetuning {
     const char *dealing; /* of the former ones; NULL: there were none */
     bool trained;        /* there may be a checkpoint to go on from */
     bool unreported;     /* the page could not be written */
+    StringMap warned;    /* what was warned of */
     Settings settings;
     SingleCommands commands; /* of the current seed */
 } Finetuning;
@@ -273,9 +275,27 @@ static void check_overlap(Finetuning *finetuning, const SingleCommand *command, 
         data_overlap_check(train, trains ? held_out : made, command->words[command->count - 1], diagnostics);
 }
 
-/* Now, not after training. */
-static void print_warnings(Diagnostics *diagnostics)
+/* Several commands read the same model, and each seed has its own. */
+static void forget_repeated(Finetuning *finetuning, Diagnostics *diagnostics)
 {
+    Arena *arena = &finetuning->settings.arena;
+    Diagnostic *last = NULL;
+    for (Diagnostic **at = &diagnostics->first, *one; (one = *at);) {
+        const char *file = one->place.file ? one->place.file : "", *own = path_inside(file, finetuning->part);
+        const char *text = arena_format(arena, "%s\n%s\n%s", own ? own : file,
+                                        one->place.object ? one->place.object : "", one->message);
+        if (string_map_add(&finetuning->warned, text, 0))
+            at = &(last = one)->next;
+        else
+            *at = one->next;
+    }
+    diagnostics->last = last;
+}
+
+/* Now, not after training. */
+static void print_warnings(Finetuning *finetuning, Diagnostics *diagnostics)
+{
+    forget_repeated(finetuning, diagnostics);
     command_fit_hints(COMMAND_FINETUNE, diagnostics);
     diagnostics_print(diagnostics, stderr);
     diagnostics_free(diagnostics);
@@ -305,7 +325,7 @@ static bool run_all(Finetuning *finetuning, Diagnostics *diagnostics)
         finetuning->trained |= trains && (ok || diagnostics->exit_code > EXIT_USAGE);
         if (!ok) break;
         if (strcmp(command->words[0], "tokenize") == 0) check_overlap(finetuning, command, diagnostics);
-        print_warnings(diagnostics);
+        print_warnings(finetuning, diagnostics);
     }
     if (!ok) hint_smaller_batch(finetuning, diagnostics);
     return ok;
@@ -456,7 +476,7 @@ static bool change_programs(Finetuning *finetuning, Diagnostics *diagnostics)
     bool ok = run_single(compile, false, diagnostics);
     if (ok) {
         compare_dealing(finetuning);
-        print_warnings(diagnostics);
+        print_warnings(finetuning, diagnostics);
     } else if (diagnostics->exit_code <= EXIT_NO_PLAN && finetuning->former.size) {
         file_write_all(plan, former.bytes, former.size, diagnostics);
         file_write_all(settings_file(finetuning), finetuning->former.bytes, finetuning->former.size, diagnostics);
@@ -531,6 +551,7 @@ bool finetune_command(const Options *options, Diagnostics *diagnostics)
         if (ok) print_next(&finetuning);
     }
     buffer_free(&finetuning.former);
+    string_map_free(&finetuning.warned);
     arena_free(&finetuning.settings.arena);
     return ok;
 }

@@ -320,6 +320,35 @@ static const char *packing_problem(const Decision *decision, Arena *arena)
     return problem;
 }
 
+static void add_rules(ImportOptions *import, TrainingRule *rules, const TextList *globs, bool train)
+{
+    for (size_t i = 0; i < globs->count; i++)
+        rules[import->rule_count++] = (TrainingRule){.glob = globs->items[i], .train = train};
+}
+
+/* What compile warns of when it imports an ONNX graph. Errors are left to it: these dimensions are only examples. */
+static void warn_of_import(const Decision *decision, Diagnostics *diagnostics)
+{
+    enum { TOKENS = 16, ROWS = 4 };
+    const FinetuneOptions *options = decision->options;
+    const SourceModel *model = &decision->model;
+    if (model->is_folder) return;
+    FREED TrainingRule *rules = memory_allocate((options->freeze.count + options->trained.count + 1) * sizeof *rules);
+    DimensionBinding dimension = {model->length, TOKENS};
+    ImportOptions import = {.dimensions = &dimension,
+                            .dimension_count = model->length != NULL,
+                            .unbound_rows = ROWS,
+                            .rules = rules,
+                            .adapters = options->given[SETTING_LORA] != NULL};
+    add_rules(&import, rules, &options->freeze, false);
+    add_rules(&import, rules, &options->trained, true);
+    FREED_WITH(graph_free) Graph graph = {0};
+    FREED_WITH(imported_model_free) ImportedModel imported = {0};
+    FREED_WITH(diagnostics_free) Diagnostics found = {0};
+    graph_init(&graph, model->path);
+    if (import_onnx(&graph, &imported, model->path, &import, &found)) diagnostics_append(diagnostics, &found);
+}
+
 /* Without a mask, attention reads the padding like text, and another width of padding gives another output. */
 static void warn_of_padding(const Decision *decision, Diagnostics *diagnostics)
 {
@@ -466,6 +495,7 @@ bool finetune_decide(Settings *settings, const FinetuneOptions *options, Diagnos
         warn_of_padding(decision, diagnostics);
         decide_batch(decision);
         decide_training(decision);
+        if (options->dry_run) warn_of_import(decision, diagnostics);
     }
     table_survey_free(&decision->survey);
     return ok;
