@@ -111,14 +111,13 @@ static bool list_entries(const char *path, Entries *entries)
 
 void directory_spare_own(const char *directory)
 {
-    char *inside = directory_join(directory, "."); /* `directory` may be a link */
+    FREED char *inside = directory_join(directory, "."); /* `directory` may be a link */
     FREED_WITH(entries_free) Entries entries = {0};
     if (list_entries(inside, &entries))
         for (size_t i = 0; i < entries.count; i++) {
             FREED char *path = directory_join(directory, entries.items[i].name);
             if (entries.items[i].own) input_files_note_path(path);
         }
-    free(inside);
 }
 
 /* The path of the first file that is not skycc's, here or in a directory that a list names; free() it. NULL: none. */

@@ -485,7 +485,7 @@ static void search_without(Fastest *f, Without without)
 /* The fastest with a schedule, near the fastest of all and the likeliest. Problems with these schedules are alike. */
 static void search_scheduled(Fastest *f, PlanSchedule schedule)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Problem forced = *f->problem;
     Allocation own = allocation_create(&arena, f->problem);
     Fastest other = *f;
@@ -498,7 +498,6 @@ static void search_scheduled(Fastest *f, PlanSchedule schedule)
     if (other.step_ns < INT64_MAX) climb(&other);
     search_without(&other, (Without){-1, -1, -1});
     if (other.step_ns < INT64_MAX) fastest_offer(f, &own);
-    arena_free(&arena);
 }
 
 /* The next device of its type; -1: there is none. */

@@ -42,12 +42,11 @@ static bool check_device(const Planner *planner, const char *name, const char *w
 {
     enum { MOST = 12 };
     if (costs_find_device(planner->asked, name) >= 0) return true;
-    Buffer known = {0};
+    FREED_WITH(buffer_free) Buffer known = {0};
     for (int d = 0; d < planner->asked->device_count && d < MOST; d++)
         buffer_print(&known, d ? ", %s" : "devices: %s", planner->asked->devices[d].name);
     if (planner->asked->device_count > MOST) buffer_print(&known, " and %d more", planner->asked->device_count - MOST);
     usage_error(planner->diagnostics, buffer_text(&known), "%s: no device is named '%s'", what, name);
-    buffer_free(&known);
     return false;
 }
 
@@ -324,7 +323,7 @@ static void fill_certificate(const Planner *planner, Plan *plan, const Problem *
 {
     bool known = plan->infeasible || plan->lower_bound_ns > 0;
     if (!known || planner->request->compared) return;
-    int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
+    FREED int *device_of = memory_allocate((size_t)problem->device_count * sizeof *device_of);
     for (int d = 0; d < problem->device_count; d++)
         device_of[d] = costs_find_device(planner->asked, planner->costs.devices[d].name);
     CertifyRequest request = {.bound = plan->infeasible ? period_largest(problem) + 1 : plan->lower_bound_ns,
@@ -341,7 +340,6 @@ static void fill_certificate(const Planner *planner, Plan *plan, const Problem *
         plan->certificate = certify(problem, &request, &plan->arena, &plan->timed_out);
     plan->timed_out = !planner->watch->counted && (plan->timed_out || planner->watch->struck);
     plan->proven_optimal = !plan->infeasible && plan->certificate && plan->certificate->bound_ns == plan_value_ns(plan);
-    free(device_of);
 }
 
 /* A plan without stages, but with the proof that there is none. Without a proof it is not given out. */

@@ -134,20 +134,19 @@ static bool is_late(const ReplicaSearch *s)
 /* Which group each device is in; of a kind the first devices are in the first groups. */
 static void assign(const ReplicaSearch *s, const Grouping *g, int *group_of)
 {
-    int *left = memory_allocate((size_t)(g->count * s->kind_count + 1) * sizeof *left);
+    FREED int *left = memory_allocate((size_t)(g->count * s->kind_count + 1) * sizeof *left);
     memcpy(left, g->devices, (size_t)(g->count * s->kind_count) * sizeof *left);
     for (int d = 0; d < s->costs->device_count; d++) {
         group_of[d] = -1;
         for (int i = 0; i < g->count && s->kind_of[d] >= 0 && group_of[d] < 0; i++)
             if (left[i * s->kind_count + s->kind_of[d]]-- > 0) group_of[d] = i;
     }
-    free(left);
 }
 
 static bool make_pipeline(ReplicaSearch *s, Pipeline *pipeline, const Grouping *g, const int *group_of, int group)
 {
-    Arena arena = {0};
-    Diagnostics ignored = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     Costs costs = replica_costs(s->costs, group_of, g->microbatches, g->count, group, s->request.codecs, &arena);
     PlanRequest request = s->request;
     const char **without = arena_new_array(&arena, const char *, (size_t)costs.device_count);
@@ -161,8 +160,6 @@ static bool make_pipeline(ReplicaSearch *s, Pipeline *pipeline, const Grouping *
     bool made = plan_make(&pipeline->plan, &costs, &request, &ignored);
     if (!made) plan_free(&pipeline->plan);
     s->planned++;
-    diagnostics_free(&ignored);
-    arena_free(&arena);
     return made;
 }
 
@@ -191,7 +188,7 @@ static const Plan *find_pipeline(ReplicaSearch *s, const Grouping *g, const int 
 static int64_t simulate(ReplicaSearch *s, const Grouping *g, const int *group_of, int *dealt, bool *again)
 {
     Plan plan, *parts = memory_allocate((size_t)g->count * sizeof *parts);
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     int made = 0;
     int64_t step = INT64_MAX;
     for (const Plan *part; made < g->count && (part = find_pipeline(s, g, group_of, made)); made++) parts[made] = *part;
@@ -204,7 +201,6 @@ static int64_t simulate(ReplicaSearch *s, const Grouping *g, const int *group_of
         plan.replica_count = 0; /* the pipelines stay */
         plan_free(&plan);
     }
-    diagnostics_free(&ignored);
     free(parts);
     return step;
 }

@@ -132,17 +132,15 @@ static void take_faster(Plan *plan, Plan *other)
 bool plan_make_grouped(Plan *plan, const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups,
                        Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     ReplicaGroups again = *groups;
     Plan other;
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     again.microbatches = arena_copy(&arena, groups->microbatches, (size_t)groups->count * sizeof(int));
     bool made = make_dealt(plan, costs, request, groups, diagnostics);
     if (made && groups->count > 1 && !is_hurried(request) && !costs->rows.microbatch_kinds &&
         plan_deal_again(plan, again.microbatches) && make_dealt(&other, costs, request, &again, &said))
         take_faster(plan, &other);
-    diagnostics_free(&said);
-    arena_free(&arena);
     return made;
 }
 
@@ -169,12 +167,11 @@ static bool make_searched(Plan *plan, const Costs *costs, const PlanRequest *req
 {
     PlanRequest rough = *request;
     Plan other;
-    Diagnostics said = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     rough.rough = true;
     bool made = plan_make_grouped(plan, costs, request, groups, diagnostics);
     if (made && plan->simulated_step_ns > groups->step_ns && make_dealt(&other, costs, &rough, groups, &said))
         take_faster(plan, &other);
-    diagnostics_free(&said);
     return made;
 }
 
@@ -228,7 +225,7 @@ static void offer_unequal(ReplicaSearch *search, const Costs *costs, const PlanR
 static ReplicaSearch *start_search(const Costs *costs, const PlanRequest *request, int wanted,
                                    const ReplicaGroups *compared)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     ReplicaSearch *search = replica_search_open(costs, request, wanted);
     int tried[MOST_SIMULATED], count = 0;
     if (wanted) replica_search_offer(search, compared);
@@ -238,7 +235,6 @@ static ReplicaSearch *start_search(const Costs *costs, const PlanRequest *reques
         replica_search_offer(search, &groups);
     }
     if (costs->device_count > GROUPS_TRY_ALL) offer_unequal(search, costs, request, wanted);
-    arena_free(&arena);
     return search;
 }
 
@@ -412,7 +408,7 @@ static bool is_far(const Costs *costs, const PlanRequest *request, const Replica
 /* One pipeline, or the best grouping. */
 static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, Diagnostics *diagnostics)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Diagnostics single = {0}, several = {0};
     ReplicaGroups compared = choose_groups(costs, request, 0, &arena), fastest = {0};
     PlanRequest share = *request;
@@ -443,7 +439,6 @@ static bool choose(Plan *plan, const Costs *costs, const PlanRequest *request, D
     diagnostics_append(diagnostics, better ? &several : &single);
     diagnostics_free(&single);
     diagnostics_free(&several);
-    arena_free(&arena);
     return found || better;
 }
 

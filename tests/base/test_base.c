@@ -22,7 +22,7 @@
 static void arena_gives_zeroed_separate_memory(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     char *small = arena_allocate(&arena, 3);
     char *large = arena_allocate(&arena, 1 << 20);
     char *next = arena_allocate(&arena, 3);
@@ -32,13 +32,12 @@ static void arena_gives_zeroed_separate_memory(void **state)
     if (!ADDRESS_SANITIZER)                 /* which gets blocks of their own for small objects, too */
         assert_int_equal(next - small, 16); /* a large object does not waste the rest of the block before it */
     assert_string_equal(arena_format(&arena, "%d-%s", 7, "x"), "7-x");
-    arena_free(&arena);
 }
 
 static void diagnostics_count_and_keep_the_first_exit_code(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     diagnostics_warning(&diagnostics, PLACE_NONE, NULL, "odd");
     assert_false(diagnostics_error(&diagnostics, EXIT_UNSUPPORTED_OPERATOR, PLACE_FILE("m.onnx"), "h", "no %s", "Op"));
     diagnostics_error(&diagnostics, EXIT_BAD_INPUT, PLACE_NONE, NULL, "second");
@@ -52,7 +51,6 @@ static void diagnostics_count_and_keep_the_first_exit_code(void **state)
     fclose(stream);
     assert_string_equal(text, "skycc: warning: odd\nm.onnx: error: no Op\n    hint: h\nskycc: error: second\n");
     free(text);
-    diagnostics_free(&diagnostics);
 }
 
 static void shapes_refuse_overflow(void **state)
@@ -120,13 +118,12 @@ static void hashes_separate_and_chain(void **state)
 static void buffers_grow_and_align(void **state)
 {
     (void)state;
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     assert_string_equal(buffer_text(&buffer), "");
     for (int i = 0; i < 1000; i++) buffer_print(&buffer, "%d,", i);
     assert_int_equal(strncmp(buffer_text(&buffer), "0,1,2,", 6), 0);
     buffer_align(&buffer, 64);
     assert_int_equal(buffer.size % 64, 0);
-    buffer_free(&buffer);
 }
 
 static void take(int number) { (void)number; }

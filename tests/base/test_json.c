@@ -37,10 +37,9 @@ static void unreadable_files_name_line_and_column(void **state)
     memset(nested, '[', depth);
     expect_unreadable(nested, "maximum parsing depth");
     free(nested);
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_null(json_read(scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    diagnostics_free(&diagnostics);
 }
 
 static void members_are_typed(void **state)
@@ -167,10 +166,9 @@ static void tokens_are_scanned(void **state)
 
 static void expect_number(double value, const char *expected)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     json_print_number(&buffer, value);
     assert_string_equal(buffer_text(&buffer), expected);
-    buffer_free(&buffer);
 }
 
 static void numbers_print_shortest_and_read_back(void **state)
@@ -209,10 +207,9 @@ static void numbers_print_shortest_and_read_back(void **state)
 
 static void expect_quoted(const char *text, const char *quoted)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     json_print_string(&buffer, text);
     assert_string_equal(buffer_text(&buffer), quoted);
-    buffer_free(&buffer);
 }
 
 static void strings_are_escaped(void **state)
@@ -297,7 +294,7 @@ static void trees_are_indented(void **state)
 static void diagnostics_are_members(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Place place = {.file = "m.onnx", .line = 3, .column = 7, .object = "node 'x'"};
     diagnostics_warning(&diagnostics, PLACE_NONE, NULL, "odd");
     diagnostics_error(&diagnostics, EXIT_BAD_INPUT, place, "mend it", "wrong");
@@ -310,7 +307,6 @@ static void diagnostics_are_members(void **state)
     expect_text(&buffer, "{\"errors\":[{\"severity\":\"error\",\"file\":\"m.onnx\",\"line\":3,\"column\":7,"
                          "\"object\":\"node 'x'\",\"message\":\"wrong\",\"hint\":\"mend it\"}],"
                          "\"warnings\":[{\"severity\":\"warning\",\"message\":\"odd\"}]}");
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

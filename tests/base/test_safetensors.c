@@ -10,13 +10,12 @@
 
 static Scratch file_of(const char *header, const char *data, size_t data_size)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     uint64_t length = strlen(header);
     for (int i = 0; i < 8; i++) buffer_append(&buffer, &(char){(char)(length >> 8 * i)}, 1);
     buffer_append(&buffer, header, length);
     buffer_append(&buffer, data, data_size);
     Scratch file = scratch_file(buffer.bytes, buffer.size);
-    buffer_free(&buffer);
     return file;
 }
 
@@ -198,12 +197,11 @@ static void every_changed_byte_is_survived(void **state)
 static void a_file_that_cannot_be_created_is_an_error(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     SafeTensorsWriter *writer = safetensors_writer();
     safetensors_writer_add(writer, "x", DTYPE_F32, &(Shape){0}, &(float){1});
     assert_false(safetensors_write(writer, scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

@@ -12,13 +12,12 @@
 
 static void expect_escaped(const char *text, const char *escaped)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     text_append(&buffer, text, strlen(text));
     assert_string_equal(buffer_text(&buffer), escaped);
     size_t size = buffer.size;
     text_append(&buffer, escaped, strlen(escaped)); /* escaping again changes nothing */
     assert_string_equal(buffer.bytes + size, escaped);
-    buffer_free(&buffer);
 }
 
 static void what_steers_a_terminal_is_escaped(void **state)
@@ -46,7 +45,7 @@ static void what_steers_a_terminal_is_escaped(void **state)
 static void expect_as_printf(const char *format, ...)
 {
     char expected[256];
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     va_list arguments;
     va_start(arguments, format);
     text_format_va(&buffer, format, arguments);
@@ -55,7 +54,6 @@ static void expect_as_printf(const char *format, ...)
     vsnprintf(expected, sizeof expected, format, arguments);
     va_end(arguments);
     assert_string_equal(buffer_text(&buffer), expected);
-    buffer_free(&buffer);
 }
 
 static void formats_are_those_of_printf(void **state)
@@ -78,15 +76,13 @@ static void names_do_not_forge_lines(void **state)
     assert_string_equal(buffer_text(&buffer), "site x\\nskycc: error: y:\n\\n  |ab\\n|\\n\n");
     buffer_free(&buffer);
 
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Place place = {.file = "a\nb", .object = "c\xc2\x9b"};
     diagnostics_error(&diagnostics, EXIT_BAD_INPUT, place, "e\nf", "no '%s'", "d\n\xe2\x80\xae");
     diagnostics_quote(&diagnostics, "line 1\nline\x1b 2\n");
-    char *text = diagnostics_text(&diagnostics);
+    FREED char *text = diagnostics_text(&diagnostics);
     assert_string_equal(text,
                         "a\\nb: error: c\\u009b: no 'd\\n\\u202e'\n    | line 1\n    | line\\x1b 2\n    hint: e\\nf\n");
-    free(text);
-    diagnostics_free(&diagnostics);
 }
 
 static void misspellings_are_recognised(void **state)

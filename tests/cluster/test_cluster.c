@@ -275,7 +275,7 @@ static void opencl_devices_are_patterns_or_numbers(void **state)
                  {"platform: {name: x}", NULL, "must be a plain value, not a mapping"},
                  {"gpu: 0", NULL, "unknown key 'gpu'"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         buffer_print(&text, device, cases[i].given);
         if (cases[i].found) {
             Cluster cluster = read_good(buffer_text(&text), 0);
@@ -285,7 +285,6 @@ static void opencl_devices_are_patterns_or_numbers(void **state)
         } else {
             refuses(buffer_text(&text), cases[i].message);
         }
-        buffer_free(&text);
     }
     refuses("devices: [{name: a, target: opencl, opencl: 0}]\n", "opencl: must be a mapping");
     refuses("devices: [{name: a, target: opencl, opencl: }]\n", "opencl: must be a mapping");
@@ -483,10 +482,9 @@ static void hostile_depth_and_breadth_are_survived(void **state)
     memset(nested, '[', depth);
     refuses(nested, ":1:65: error: nested more than 64 deep");
     free(nested);
-    Buffer unknown = {0};
+    FREED_WITH(buffer_free) Buffer unknown = {0};
     for (int i = 0; i < 100000; i++) buffer_print(&unknown, "key%d: 1\n", i);
     refuses(buffer_text(&unknown), "unknown key 'key99'"); /* but not a hundred thousand messages */
-    buffer_free(&unknown);
 }
 
 static void units_are_what_they_say(void **state)

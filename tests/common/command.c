@@ -72,10 +72,9 @@ int run(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    char *line = format_line(format, arguments);
+    FREED char *line = format_line(format, arguments);
     va_end(arguments);
     int code = run_line(line);
-    free(line);
     return code;
 }
 
@@ -83,11 +82,10 @@ void must_run(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    char *line = format_line(format, arguments);
+    FREED char *line = format_line(format, arguments);
     va_end(arguments);
     int code = run_line(line);
     if (code != 0) fail_msg("exit code %d: %s\n%s", code, line, printed);
-    free(line);
 }
 
 void assert_printed(const char *part)

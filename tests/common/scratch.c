@@ -98,9 +98,8 @@ char *read_text(const char *path)
 
 void assert_holds(const char *path, const char *expected)
 {
-    char *text = read_text(path);
+    FREED char *text = read_text(path);
     assert_string_equal(text, expected);
-    free(text);
 }
 
 char *diagnostics_text(const Diagnostics *diagnostics)
@@ -116,9 +115,8 @@ char *diagnostics_text(const Diagnostics *diagnostics)
 
 void expect_complaint(Diagnostics *diagnostics, int exit_code, const char *expected)
 {
-    char *message = diagnostics_text(diagnostics);
+    FREED char *message = diagnostics_text(diagnostics);
     if (!strstr(message, expected)) fail_msg("'%s' is not in: %s", expected, message);
     assert_int_equal(diagnostics->exit_code, exit_code);
-    free(message);
     diagnostics_free(diagnostics);
 }

@@ -108,7 +108,8 @@ def test_efficiency():
 def test_few():
     """Packed rows on one device: the fewest micro-batches of those that take at most 1% longer than the fastest."""
     write_cluster(["name: a, gflops: 100, bandwidth: 20GB/s"])
-    printed(SKYCC, "bert", "--layers", "3", "--hidden", "384", "--heads", "12", "--positions", "128", "-o", "three.onnx")
+    shape = ("--layers", "3", "--hidden", "384", "--heads", "12", "--positions", "128")
+    printed(SKYCC, "bert", *shape, "-o", "three.onnx")
     lengths = np.clip(np.random.default_rng(0).lognormal(3.5, 0.55, 512), 5, 128).astype("i8")
     mask = (np.arange(128) < lengths[:, None]).astype("i4")
     write("mixed.safetensors", {"attention_mask": mask})

@@ -50,13 +50,12 @@ static void expect_sound(const OptionSet *set)
 static void every_row_suits_its_field(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     for (Command command = 0; command < COMMAND_COUNT; command++) {
         OptionSet set = command_options(command, &arena);
         expect_sound(&set);
     }
     expect_sound(&training_option_set);
-    arena_free(&arena);
 }
 
 static const Option *find(const OptionSet *set, const char *name)
@@ -71,7 +70,7 @@ static const Option *find(const OptionSet *set, const char *name)
 static void choices_are_in_the_order_of_their_enumerators(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     OptionSet set = command_options(COMMAND_COMPILE, &arena), tokenize = command_options(COMMAND_TOKENIZE, &arena);
     for (int i = 0; i < PLAN_ALLOCATOR_COUNT; i++)
         assert_string_equal(find(&set, "allocate")->choices[i], plan_allocator_name((PlanAllocator)i));
@@ -88,7 +87,6 @@ static void choices_are_in_the_order_of_their_enumerators(void **state)
     }
     for (int i = 0; i < SCHEDULE_COUNT; i++)
         assert_string_equal(find(&training_option_set, "schedule-lr")->choices[i], schedule_name((ScheduleKind)i));
-    arena_free(&arena);
 }
 
 /* ---- Command lines ---- */
@@ -295,12 +293,11 @@ static void examples_are_command_lines(void **state)
 /* Of what a library says, as the command prints it. */
 static void expect_hint(Command command, const char *hint, const char *printed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     diagnostics_warning(&diagnostics, PLACE_NONE, hint, "something");
     command_fit_hints(command, &diagnostics);
     if (strcmp(diagnostics.first->hint, printed) != 0)
         fail_msg("skycc %s says '%s', not '%s'", command_texts[command].name, diagnostics.first->hint, printed);
-    diagnostics_free(&diagnostics);
 }
 
 static void hints_name_options_that_the_command_takes(void **state)

@@ -212,14 +212,13 @@ static void compare_losses(Results *results, const char *what, const char *kind)
 /* skycc run, with the results in `output`. */
 static void run_export(const Export *export, const char *optimizer, const char *output)
 {
-    Buffer options = {0};
+    FREED_WITH(buffer_free) Buffer options = {0};
     for (size_t i = 0; i < json_array_size(export->options); i++)
         buffer_print(&options, " '%s'", json_string_value(json_array_get(export->options, i)));
     must_run(SKYCC_PROGRAM " run " SKY_TEST_DATA "/bert/%s.onnx --inputs " SKY_TEST_DATA
                            "/bert/%s.ref.safetensors -o %s --train 10 --optimizer %s%s%s%s",
              export->name, export->reference, output, optimizer, strncmp(optimizer, "adamw", 5) ? "" : " --grad",
              export->interpreted ? " --interpret" : "", buffer_text(&options));
-    buffer_free(&options);
 }
 
 static void expect_finite(const SafeTensors *output)

@@ -51,26 +51,24 @@ static const char *problem_of(Federation *federation, const char *text, size_t s
 {
     static char said[400];
     Amendment amendment;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     said[0] = '\0';
     if (!amendment_open(&amendment, federation, "told", text, size, &diagnostics) ||
         !federation_amend(federation, &amendment, "told", &diagnostics))
         snprintf(said, sizeof said, "%s", diagnostics.first->message);
     amendment_free(&amendment);
-    diagnostics_free(&diagnostics);
     return said;
 }
 
 static void expect(Federation federation, const char *written, const char *problem)
 {
-    Buffer text = sign(&federation, written, 0);
+    FREED_WITH(buffer_free) Buffer text = sign(&federation, written, 0);
     int before = federation.site_count;
     const char *said = problem_of(&federation, text.bytes, text.size);
     if (!strstr(said, problem)) fail_msg("%s: '%s', not '%s'", written, said, problem);
     assert_int_equal(federation.compiled.amended, *problem ? 1 : 2);
     if (*problem) assert_int_equal(federation.site_count, before);
     arena_free(&federation.arena);
-    buffer_free(&text);
 }
 
 static void each_change_is_taken_or_refused_by_name(void **state)
@@ -157,13 +155,11 @@ static void a_change_that_is_written_wrong_is_refused_with_its_place(void **stat
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         Amendment amendment;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         Scratch file = scratch_text(wrong[i][0]);
         assert_false(amendment_read(&amendment, file.path, &diagnostics));
-        char *said = diagnostics_text(&diagnostics);
+        FREED char *said = diagnostics_text(&diagnostics);
         if (!strstr(said, wrong[i][1])) fail_msg("%s: %s", wrong[i][0], said);
-        free(said);
-        diagnostics_free(&diagnostics);
         amendment_free(&amendment);
     }
 }

@@ -51,12 +51,11 @@ static void what_is_sent_and_what_is_left_are_everything(void **state)
         float left[ELEMENTS] = {0}, values[ELEMENTS];
         double sent[ELEMENTS] = {0}, all[ELEMENTS] = {0}, worst = 0, largest = 0;
         for (int round = 0; round < ROUNDS; round++) {
-            Buffer bytes = {0};
+            FREED_WITH(buffer_free) Buffer bytes = {0};
             for (size_t i = 0; i < ELEMENTS; i++) all[i] += values[i] = update_of(1, round, i);
             assert_true(coded_row_make((RowRule){codecs[c], 0}, values, left, left, ELEMENTS, &bytes));
             assert_int_equal(bytes.size, codec_row_bytes(codecs[c], ELEMENTS));
             for (size_t i = 0; i < ELEMENTS; i++) sent[i] += values[i];
-            buffer_free(&bytes);
         }
         for (size_t i = 0; i < ELEMENTS; i++) {
             worst = fmax(worst, fabs(sent[i] + left[i] - all[i]));
@@ -109,7 +108,7 @@ enum { MANY = 9000, PIECE = 5120 }; /* more values than are decoded at once */
 static ArrivalState send_piece(ArrivingUpdate *update, const Federation *federation, SumRound *sum, const Buffer *row,
                                size_t number, int64_t weight, SumProblem *problem)
 {
-    Buffer message = {0};
+    FREED_WITH(buffer_free) Buffer message = {0};
     unsigned char head[UPDATE_PIECE_HEAD], none[4 * FIXED_POINT_EVALUATION_WORDS] = {0};
     size_t first = number * PIECE, count = MANY - first < PIECE ? MANY - first : PIECE;
     put_u64(head, number);
@@ -120,7 +119,6 @@ static ArrivalState send_piece(ArrivingUpdate *update, const Federation *federat
     if (first + count == MANY) buffer_append(&message, none, sizeof none);
     ArrivalState state =
         arriving_take(update, federation, sum, 1, "coded", (const unsigned char *)message.bytes, message.size, problem);
-    buffer_free(&message);
     return state;
 }
 
@@ -132,7 +130,7 @@ static void pieces_are_the_update(void **state)
         const Federation federation = {.codec = codecs[c], .least_change = c % 2 ? 0.3 : 0, .update_piece = PIECE};
         float values[MANY], left[MANY] = {0};
         uint32_t words[MANY];
-        Buffer row = {0};
+        FREED_WITH(buffer_free) Buffer row = {0};
         SumRound sum;
         SumProblem problem;
         ArrivingUpdate update = {0};
@@ -159,7 +157,6 @@ static void pieces_are_the_update(void **state)
         assert_int_equal(fixed_point_get_weight(sum.words + MANY), 7);
         assert_true(sum.members[1].counted);
         sum_round_close(&sum);
-        buffer_free(&row);
     }
 }
 

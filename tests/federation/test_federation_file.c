@@ -183,14 +183,13 @@ static void averages_are_kept(void **state)
         assert_true(federation_read(&federation, file.path, NULL, &diagnostics));
         federation.compiled = (FederationCompiled){.site = -1, .model_hash = "m", .low_rank = ""};
         for (int s = 0; s < 3; s++) federation.sites[s].rows_per_step = 8;
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         federation_print(&federation, &text);
         file_write_all(file.path, text.bytes, text.size, &diagnostics);
         assert_true(federation_read_compiled(&read, file.path, &diagnostics));
         assert_true(federation.steering.average == cases[c].average && federation.steering.keep == cases[c].keep);
         assert_true(read.steering.average == cases[c].average && read.steering.keep == cases[c].keep);
         unlink(file.path);
-        buffer_free(&text);
         federation_free(&federation);
         federation_free(&read);
     }

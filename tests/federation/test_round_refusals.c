@@ -8,7 +8,7 @@ static World world;
 
 static void expect_refused(Site *site, const Buffer *request, const char *why)
 {
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     Reply reply;
     assert_true(exchange(site, request, &bytes));
     assert_true(reply_get(&reply, (unsigned char *)bytes.bytes, bytes.size));
@@ -18,7 +18,6 @@ static void expect_refused(Site *site, const Buffer *request, const char *why)
     assert_string_equal(text, why);
     fflush(site->world->console);
     assert_non_null(strstr(site->world->said, why));
-    buffer_free(&bytes);
 }
 
 static Request request_of(const World *of, RequestKind kind, SumPhase phase)
@@ -33,12 +32,11 @@ static Request request_of(const World *of, RequestKind kind, SumPhase phase)
 
 static void send_odd(Site *site, Request request, const void *payload, size_t size, const char *why)
 {
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     request.payload = payload;
     request.size = size;
     request_put(&bytes, &request);
     expect_refused(site, &bytes, why);
-    buffer_free(&bytes);
 }
 
 static void what_is_wrong_is_refused_and_the_round_goes_on(void **state)

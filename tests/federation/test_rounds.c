@@ -273,12 +273,11 @@ static bool ask_change(int64_t round, int64_t branch, size_t first, size_t count
                        .branch = (uint64_t)branch,
                        .payload = range,
                        .size = sizeof range};
-    Buffer question = {0};
+    FREED_WITH(buffer_free) Buffer question = {0};
     buffer_free(bytes);
     request_put(&question, &request);
     assert_true(exchange(&world.sites[0], &question, bytes));
     assert_true(reply_get(reply, (const unsigned char *)bytes->bytes, bytes->size));
-    buffer_free(&question);
     return reply->kind == REPLY_CHANGE && reply->size > 0;
 }
 
@@ -290,7 +289,7 @@ static bool follow_change(float *model, int64_t *bytes_sent)
     FragmentRange part = global_model_part(&coordinator->model, round, (size_t)world.federation.fragments);
     bool ok = true;
     for (size_t at = part.first, count; at < part.end && ok; at += count) {
-        Buffer bytes = {0};
+        FREED_WITH(buffer_free) Buffer bytes = {0};
         Reply reply;
         count = part.end - at < CODEC_TILE ? part.end - at : CODEC_TILE;
         ok = ask_change(round, coordinator->model.branch, at, count, &bytes, &reply);
@@ -298,7 +297,6 @@ static bool follow_change(float *model, int64_t *bytes_sent)
             assert_int_equal(CHANGE_TAKEN, coded_model_take(row_rule_down(&world.federation), model + at, model + at,
                                                             count, reply.payload, reply.size));
         *bytes_sent += (int64_t)reply.size;
-        buffer_free(&bytes);
     }
     return ok;
 }
@@ -307,7 +305,7 @@ static bool follow_change(float *model, int64_t *bytes_sent)
 static void expect_remainder_to_go_in(void)
 {
     float old[ELEMENTS], values[ELEMENTS], remainder[ELEMENTS];
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     memcpy(values, final_values(&world), sizeof values);
     memcpy(remainder, world.coordinator.model.remainder, sizeof remainder);
     for (int round = 0; round < 10; round++) {
@@ -315,7 +313,6 @@ static void expect_remainder_to_go_in(void)
         assert_true(coded_model_make(row_rule_down(&world.federation), old, values, remainder, ELEMENTS, &bytes));
     }
     for (size_t i = 0; i < ELEMENTS; i++) assert_true(fabsf(remainder[i]) < 1e-6f);
-    buffer_free(&bytes);
 }
 
 /* In every codec, with masks and without: the bits of a site that follows changes are the coordinator's, which are the

@@ -49,7 +49,7 @@ static void graphs_of_models_are_read_back(void **state)
         Graph graph;
         ImportedModel model;
         OptimizerSpec optimizer;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         graph_init(&graph, path);
         assert_true(optimizer_parse(&optimizer, "adamw", &diagnostics));
         const PassOptions options = {
@@ -63,13 +63,11 @@ static void graphs_of_models_are_read_back(void **state)
             ok = pass_run(pass, &graph, &options, &model.folding, &diagnostics);
             if (ok) check_round_trip(&graph, pass->name);
         }
-        char *report = diagnostics_text(&diagnostics);
+        FREED char *report = diagnostics_text(&diagnostics);
         if (!ok && !strstr(report, "no loss is given")) fail_msg("%s", report);
         count += ok;
-        free(report);
         graph_free(&graph);
         imported_model_free(&model);
-        diagnostics_free(&diagnostics);
     }
     closedir(folder);
     assert_int_equal(count, MODELS);
@@ -106,7 +104,7 @@ static void unusual_graphs_are_read_back(void **state)
                                "labels %13 numbers\n";
     Graph graph;
     Diagnostics diagnostics = {0};
-    Buffer again = {0};
+    FREED_WITH(buffer_free) Buffer again = {0};
     graph_init(&graph, "text");
     if (!graph_parse(&graph, text, &diagnostics)) fail_msg("%s", diagnostics_text(&diagnostics));
     graph_verify(&graph);
@@ -116,7 +114,6 @@ static void unusual_graphs_are_read_back(void **state)
     assert_string_equal(graph_value(&graph, 3)->use, "encoder \"w\"");
     assert_int_equal(graph_node(&graph, 3)->layer, 2);
     assert_int_equal(graph_node(&graph, 4)->differentiates, 3);
-    buffer_free(&again);
     graph_free(&graph);
 }
 
@@ -198,14 +195,13 @@ static void damaged_texts_do_no_harm(void **state)
             damaged[at] = bytes[random_draw_below(&seed, sizeof bytes - 1)];
         }
         Graph graph;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         graph_init(&graph, "text");
         if (graph_parse(&graph, damaged, &diagnostics)) {
             graph_verify(&graph);
             accepted += graph_check_types(&graph, &diagnostics);
         }
         graph_free(&graph);
-        diagnostics_free(&diagnostics);
     }
     assert_true(accepted > 100);
 }

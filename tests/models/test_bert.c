@@ -34,9 +34,8 @@ static const BertConfig small = {.layers = 3,
 
 static void write_model(const BertConfig *config, const char *path)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     if (!bert_write(config, path, &diagnostics)) fail_msg("%s", diagnostics_text(&diagnostics));
-    diagnostics_free(&diagnostics);
 }
 
 typedef struct Imported {
@@ -216,11 +215,10 @@ static void write_linear(const char *path, int64_t most_inside)
     const char *product = onnx_builder_apply(&builder, "linear", "MatMul", "x", weight);
     Onnx__NodeProto *sum = onnx_builder_node(&builder, "linear", "Add", (const char *const[]){product, bias}, 2);
     onnx_node_name_output(&builder, sum, "logits");
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     const InitialWeights weights = {.present = true, .seed = 7, .deviation = 0.5, .most_inside = most_inside};
     assert_true(onnx_builder_write(&builder, path, &weights, &diagnostics));
     onnx_builder_close(&builder);
-    diagnostics_free(&diagnostics);
 }
 
 static void weights_beside_the_model_are_the_same(void **state)
@@ -253,10 +251,9 @@ static void weights_beside_the_model_are_the_same(void **state)
 static void what_cannot_be_written_is_reported(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_false(bert_write(&small, scratch_absent().path, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

@@ -23,7 +23,7 @@ typedef void (*CaseCheck)(const char *name, const Costs *costs, const json_t *kn
 /* Every instance of tests/data/planner with what known.json says about it. */
 static void for_each_case(CaseCheck check)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     json_t *known = json_read(PLANNER_DATA "known.json", &diagnostics), *entry;
     const char *name;
     assert_non_null(known);
@@ -37,7 +37,6 @@ static void for_each_case(CaseCheck check)
         costs_free(&costs);
     }
     json_decref(known);
-    diagnostics_free(&diagnostics);
 }
 
 static Problem create(const Costs *costs, PlanObjective objective, PlanSchedule schedule, int microbatches)
@@ -170,7 +169,7 @@ static bool read_plan(Plan *plan, const char *text, Diagnostics *diagnostics)
 static void check_round_trip(const char *name, const Costs *costs, const json_t *known)
 {
     (void)known;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     for (int s = 0; s < PLAN_SCHEDULE_COUNT; s++) {
         Problem problem = create(costs, PLAN_OBJECTIVE_STEP, (PlanSchedule)s, 5);
         Allocation allocation = allocation_create(&problem.arena, &problem);
@@ -197,7 +196,6 @@ static void check_round_trip(const char *name, const Costs *costs, const json_t 
         buffer_free(&second);
         problem_free(&problem);
     }
-    diagnostics_free(&diagnostics);
 }
 
 static void plans_read_back_as_they_were_printed(void **state)
@@ -227,7 +225,7 @@ static void a_searched_order_is_called_so(void **state)
     assert_non_null(at);
     buffer_print(&old, "%.*s%s%s", (int)(at - buffer_text(&text)), buffer_text(&text), automatic,
                  at + sizeof searched - 1);
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(read_plan(&older, buffer_text(&old), &diagnostics));
     assert_int_equal(older.schedule, PLAN_SEARCHED);
     plan_print(&older, &again);
@@ -237,7 +235,6 @@ static void a_searched_order_is_called_so(void **state)
     buffer_free(&again);
     plan_free(&plan);
     plan_free(&older);
-    diagnostics_free(&diagnostics);
     problem_free(&problem);
     costs_free(&costs);
 }
@@ -254,7 +251,7 @@ static void refuses(void (*change)(Plan *plan), const char *reason)
     Plan plan;
     plan_build(&plan, &problem, &allocation, PLAN_EVEN);
     change(&plan);
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Simulation simulation;
     assert_false(plan_simulate(&simulation, &plan, &diagnostics));
     char *text = NULL;
@@ -264,7 +261,6 @@ static void refuses(void (*change)(Plan *plan), const char *reason)
     fclose(stream);
     if (!strstr(text, reason)) fail_msg("'%s' does not say '%s'", text, reason);
     free(text);
-    diagnostics_free(&diagnostics);
     plan_free(&plan);
     problem_free(&problem);
     costs_free(&costs);

@@ -47,13 +47,12 @@ static void first_microbatches_are_dealt_in_proportion(void **state)
 static Plan make_part(const Costs *costs, const char *const *without, int count, int microbatches)
 {
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     request.microbatches = microbatches;
     request.without = without;
     request.without_count = count;
     assert_true(plan_make(&plan, costs, &request, &diagnostics));
-    diagnostics_free(&diagnostics);
     return plan;
 }
 
@@ -104,7 +103,7 @@ static void joined_plans_read_back_with_their_parts(void **state)
         assert_int_equal(plan.replicas[1].rows, 24);
         alone[0].replicas[0].rows = 40;
         alone[1].replicas[0].rows = 24;
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         Diagnostics diagnostics = {0};
         plan_print(&plan, &text);
         Scratch file = scratch_text(buffer_text(&text));
@@ -120,7 +119,6 @@ static void joined_plans_read_back_with_their_parts(void **state)
         }
         plan_free(&plan);
         plan_free(&again);
-        buffer_free(&text);
         costs_free(&costs);
     }
 }
@@ -194,8 +192,8 @@ static void orders_of_sums_are_read_back_and_list_each_layer_once(void **state)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         Costs costs;
         Plan plan, again;
-        Diagnostics diagnostics = {0};
-        Buffer text = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         random_costs_sized(&costs, WITH_LINKS, 77, 6, 6);
         costs.layer_count = 3;
         costs.device_count = 5;
@@ -211,8 +209,6 @@ static void orders_of_sums_are_read_back_and_list_each_layer_once(void **state)
         if (read) assert_same_text(&plan, &again);
         if (read) plan_free(&again);
         unlink(file.path);
-        diagnostics_free(&diagnostics);
-        buffer_free(&text);
         plan_free(&plan);
         costs_free(&costs);
     }
@@ -227,7 +223,7 @@ static void pipelines_are_planned_with_what_sums_take(void **state)
     double bandwidth[] = {1e3, 100, 200, 50, 1e3, 1e3, 400, 1e3, 1e3};
     int group_of[] = {0, 1, 1, -1}, microbatches[] = {3, 1, 4};
     const Costs asked = {.device_count = 4, .devices = devices, .region_count = 3, .bandwidth_Bps = bandwidth};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     for (int count = 2; count <= 3; count++) {
         Costs costs = replica_costs(&asked, group_of, microbatches, count, 0, CODECS_LOSSLESS, &arena);
         assert_float_equal(costs.devices[0].sum_s, 2.0 * (count - 1) / count / 200, 1e-15);
@@ -237,7 +233,6 @@ static void pipelines_are_planned_with_what_sums_take(void **state)
     assert_float_equal(costs.devices[1].sum_s, 0.5 / 50, 1e-15);
     assert_float_equal(costs.devices[2].sum_s, 0.5 / 200, 1e-15);
     assert_true(devices[0].sum_s == 0 && devices[1].sum_s == 0);
-    arena_free(&arena);
 }
 
 /* What a replica sends of a table is what its own micro-batches read, by Zipf's law; of three or more, also what any

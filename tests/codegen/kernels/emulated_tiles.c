@@ -102,7 +102,7 @@ void emulate_tiles(CompiledKernels *compiled)
     if (compiled->count != 1) bug("one kernel at a time");
     CompiledKernel *kernel = &compiled->kernels[0];
     if (!kernel->uses_tiles) return;
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     kernels_print(compiled, KERNEL_TEXT_LLVM, &text);
     char *whole = (char *)text.bytes;
     buffer_text(&text);
@@ -115,5 +115,4 @@ void emulate_tiles(CompiledKernels *compiled)
     replace_all(whole, "immarg", "      ");
     compile_text(compiled->target, &text, &kernel->object);
     kernel->uses_tiles = false;
-    buffer_free(&text);
 }

@@ -47,10 +47,9 @@ void fill_random(const Kernel *checked, int operand, int64_t elements, void *dat
 {
     DType dtype = checked->operands[operand].dtype;
     if (dtype_in_blocks(dtype)) {
-        float *values = memory_allocate((size_t)elements * sizeof *values);
+        FREED float *values = memory_allocate((size_t)elements * sizeof *values);
         for (int64_t i = 0; i < elements; i++) values[i] = (float)draw_real();
         weight_blocks_encode(dtype, values, elements, data);
-        free(values);
         return;
     }
     for (int64_t i = 0; i < elements; i++) {
@@ -93,7 +92,7 @@ static void operands_free(Operands *operands)
 static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Operands *operands, bool split,
                          int64_t limit)
 {
-    char *raw = memory_allocate(compiled->scratch_bytes + 64);
+    FREED char *raw = memory_allocate(compiled->scratch_bytes + 64);
     void *scratch = (void *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
     if (!split) {
         function(operands->data, 0, compiled->units, scratch, limit);
@@ -105,7 +104,6 @@ static void run_compiled(const CompiledKernel *compiled, SkyKernel *function, Op
             end = begin;
         }
     }
-    free(raw);
 }
 
 static void compare(const Kernel *checked, void *const *expected, void *const *found, double tolerance)
@@ -254,11 +252,10 @@ static void check_limited(const CompiledKernel *code, SkyKernel *function, const
     Operands limited = operands_copy(before);
     int64_t limit = 1 + draw((uint32_t)checked->extent[axis->axis]);
     int64_t units = (limit + axis->step - 1) / axis->step * (code->units / axis->count);
-    void *scratch = aligned_alloc(64, (code->scratch_bytes + 127) / 64 * 64);
+    FREED void *scratch = aligned_alloc(64, (code->scratch_bytes + 127) / 64 * 64);
     assert_non_null(scratch);
     function(limited.data, 0, units, scratch, limit);
     compare_until(checked, axis->axis, limit, whole, &limited);
-    free(scratch);
     operands_free(&limited);
 }
 
@@ -283,7 +280,7 @@ static void check_kept(const Kernel *checked, const Operands *before, const Oper
     CompiledKernels *compiled = compile_one(&keeping);
     JitProgram *jit = jit_load(compiled, &diagnostics);
     assert_non_null(jit);
-    void *kept = memset(aligned_alloc(64, (bytes + 63) / 64 * 64), 0xff, bytes);
+    FREED void *kept = memset(aligned_alloc(64, (bytes + 63) / 64 * 64), 0xff, bytes);
     for (int run = 0; run < 4; run++) {
         Operands operands = operands_copy(before);
         operands.data[operands.count] = kept;
@@ -295,7 +292,6 @@ static void check_kept(const Kernel *checked, const Operands *before, const Oper
         said = run > 0;
         operands_free(&operands);
     }
-    free(kept);
     jit_free(jit);
     kernels_free(compiled);
 }

@@ -12,12 +12,10 @@
 
 const char *opencl_missing(void)
 {
-    Arena arena = {0};
-    Diagnostics said = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
+    FREED_WITH(diagnostics_free) Diagnostics said = {0};
     int count;
     bool found = opencl_devices(&arena, &count, &said) != NULL;
-    diagnostics_free(&said);
-    arena_free(&arena);
     return found ? NULL : "this machine has no OpenCL device (Debian: pocl-opencl-icd)";
 }
 

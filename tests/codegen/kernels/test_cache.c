@@ -43,13 +43,12 @@ static void store(int number)
 /* Whether it is there; then it is whole. */
 static bool load(int number)
 {
-    Buffer object = {0};
+    FREED_WITH(buffer_free) Buffer object = {0};
     bool found = cache_load(&cache, name_of(number), &object);
     if (found) {
         assert_int_equal(object.size, OBJECT);
         for (size_t i = 0; i < object.size; i++) assert_int_equal((unsigned char)object.bytes[i], number & 255);
     }
-    buffer_free(&object);
     return found;
 }
 

@@ -15,17 +15,16 @@
 static const char *flags_of(TargetOptions options, Arena *arena)
 {
     Target target;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(target_init(&target, options, &diagnostics));
     const char *flags = target_flags(&target, arena);
     target_free(&target);
-    diagnostics_free(&diagnostics);
     return flags;
 }
 
 static void expect(const char *cpu, const char *features, const char *with, const char *without)
 {
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *flags = flags_of((TargetOptions){"x86_64-linux-gnu", cpu, features}, &arena);
     const char *lists[] = {with, without};
     for (int l = 0; l < 2; l++) {
@@ -35,7 +34,6 @@ static void expect(const char *cpu, const char *features, const char *with, cons
                 fail_msg("%s with %s: %s is%s among '%s'", cpu, features ? features : "its own features", flag,
                          l == 0 ? " not" : "", flags);
     }
-    arena_free(&arena);
 }
 
 static void named(void **state)
@@ -56,11 +54,10 @@ static void named(void **state)
 static void other_architecture(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     assert_string_equal(flags_of((TargetOptions){"aarch64-linux-gnu", "cortex-a72", NULL}, &arena), "");
     Target target = {.triple = "aarch64-unknown-linux-gnu"};
     assert_string_equal(target_architecture(&target, &arena), "aarch64");
-    arena_free(&arena);
 }
 
 /* Its line of /proc/cpuinfo; "" where that has another form. */
@@ -81,13 +78,12 @@ static const char *own_flags(Arena *arena)
 static void own(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     const char *here = own_flags(&arena);
     char *rest = arena_string(&arena, flags_of((TargetOptions){0}, &arena));
     if (!*here || !*rest) skip();
     for (char *flag; (flag = strtok_r(rest, " ", &rest));)
         if (!text_has_part(here, flag, " ")) fail_msg("this machine is said to need %s, which it has not", flag);
-    arena_free(&arena);
 }
 
 int main(void)

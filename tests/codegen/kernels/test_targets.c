@@ -99,10 +99,9 @@ static void test_other_targets(void **state)
             assert_true(object->size > 64 && memcmp(object->bytes, "\177ELF", 4) == 0);
             assert_int_equal((unsigned char)object->bytes[18], cases[i].machine);
         }
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         kernels_print(compiled, KERNEL_TEXT_ASSEMBLY, &text);
         assert_non_null(strstr(buffer_text(&text), cases[i].registers));
-        buffer_free(&text);
         kernels_free(compiled);
         target_free(&other);
     }
@@ -114,12 +113,11 @@ static void test_unknown_targets(void **state)
     static const TargetOptions cases[] = {{.triple = "vax-dec-vms"}, {.cpu = "pentium-9"}, {.features = "+warp-drive"}};
     static const char *const names[] = {"vax", "pentium-9", "warp-drive"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Diagnostics reported = {0};
+        FREED_WITH(diagnostics_free) Diagnostics reported = {0};
         Target other;
         assert_false(target_init(&other, cases[i], &reported));
         assert_int_equal(reported.exit_code, EXIT_TOOLCHAIN);
         assert_true(mentions(&reported, names[i]));
-        diagnostics_free(&reported);
     }
 }
 

@@ -50,17 +50,16 @@ static void load(TrainingModel *model, bool tall, const char *optimizer)
                                .sequence = 16,
                                .weights = true,
                                .seed = 1};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Scratch file = scratch_text("");
     assert_true(bert_write(&config, file.path, &diagnostics));
     assert_true(training_model_load(model, tall ? file.path : tied_model, &options, &diagnostics));
     unlink(file.path);
-    diagnostics_free(&diagnostics);
 }
 
 static void subject_open(Subject *subject, const TrainingModel *model, int first, int last, int threads)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     stage_build(&subject->code, (Graph *)&model->graph, first, last);
     subject->code.stage.slot_count = 1;
     local_program_create(&subject->program, model, &subject->code);
@@ -68,7 +67,6 @@ static void subject_open(Subject *subject, const TrainingModel *model, int first
     if (!threads) threads = 1; /* interpreted */
     assert_true(
         execution_open(&subject->execution, &subject->program.program, threads, local_program_interpret, &diagnostics));
-    diagnostics_free(&diagnostics);
 }
 
 static void subject_close(Subject *subject)

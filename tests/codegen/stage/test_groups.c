@@ -37,17 +37,14 @@ static void check_bits(int64_t sequence, double dropout, bool prune)
     TrainingModel model;
     size_t count, other_count;
     small_bert_load(&model, sequence, dropout, prune);
-    float *whole = stage_gradients(&model, ungroup, false, 1, &count);
+    FREED float *whole = stage_gradients(&model, ungroup, false, 1, &count);
     for (int threads = 1; threads <= MOST_THREADS; threads += 2) {
-        float *grouped = stage_gradients(&model, NULL, false, threads, &other_count);
+        FREED float *grouped = stage_gradients(&model, NULL, false, threads, &other_count);
         assert_int_equal(other_count, count);
         assert_memory_equal(grouped, whole, count * sizeof *whole);
-        free(grouped);
     }
-    float *interpreted = stage_gradients(&model, NULL, true, 1, &other_count);
+    FREED float *interpreted = stage_gradients(&model, NULL, true, 1, &other_count);
     assert_true(greatest_difference(whole, interpreted, count) < 1e-5);
-    free(interpreted);
-    free(whole);
     training_model_free(&model);
 }
 
@@ -97,15 +94,13 @@ static void computing_again_changes_no_bit(void **state)
     size_t count, other_count;
     for (int is_long = 0; is_long < 2; is_long++) {
         small_bert_load(&model, is_long ? LONG : LONG - 1, 0.25, false);
-        float *again = stage_gradients(&model, NULL, false, 1, &count);
+        FREED float *again = stage_gradients(&model, NULL, false, 1, &count);
         /* Of each layer: dropout's result in the gradients of values and, if long, probabilities in dropout and in the
          * gradients of scores. */
         assert_int_equal(keep_probabilities(&model.graph), SMALL_LAYERS * (is_long ? 3 : 1));
-        float *kept = stage_gradients(&model, NULL, false, 1, &other_count);
+        FREED float *kept = stage_gradients(&model, NULL, false, 1, &other_count);
         assert_int_equal(other_count, count);
         assert_memory_equal(kept, again, count * sizeof *kept);
-        free(again);
-        free(kept);
         training_model_free(&model);
     }
 }

@@ -39,12 +39,11 @@ static void load_model(TrainingModel *model, const char *path)
                                   .loss = strstr(path, "-qa-") ? "cross-entropy:start_logits" : NULL,
                                   .want_loss = true,
                                   .train = true};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     if (!training_model_load(model, path, &options, &diagnostics)) {
         diagnostics_print(&diagnostics, stderr);
         fail();
     }
-    diagnostics_free(&diagnostics);
 }
 
 /* ---- Data ---- */

@@ -195,19 +195,16 @@ static void sums_in_parts_are_the_same_sums(void **state)
         size_t count, other_count;
         small_bert_load(&model, sequence[i], 0.1, false);
         cut[i] = count_all_parts(&model);
-        float *parts = stage_gradients(&model, NULL, false, 1, &count);
+        FREED float *parts = stage_gradients(&model, NULL, false, 1, &count);
         for (int threads = 2; threads <= 5; threads += 3) {
-            float *same = stage_gradients(&model, NULL, false, threads, &other_count);
+            FREED float *same = stage_gradients(&model, NULL, false, threads, &other_count);
             assert_memory_equal(same, parts, count * sizeof *parts);
-            free(same);
         }
         forbid_parts(&model.graph);
         assert_int_equal(count_all_parts(&model), 0);
-        float *whole = stage_gradients(&model, NULL, false, 1, &other_count);
+        FREED float *whole = stage_gradients(&model, NULL, false, 1, &other_count);
         assert_int_equal(other_count, count);
         assert_true(greatest_difference(parts, whole, count) < 1e-5);
-        free(parts);
-        free(whole);
         training_model_free(&model);
     }
     /* Of each layer 6 matrices and biases, and 2 gains with their biases; the embeddings' normalisation. */

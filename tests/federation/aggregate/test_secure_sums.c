@@ -294,21 +294,19 @@ static void a_former_key_counts_where_the_roster_says_so(void **state)
         memcpy(federation.publics + CHANGED * KEY_BYTES, other.public_key, KEY_BYTES);
         offer_with_formers(&round, formers);
         for (int i = 0; i < KEYED; i++) {
-            Buffer told = {0};
+            FREED_WITH(buffer_free) Buffer told = {0};
             sum_round_tell(&round, i, &told);
             bool ok = sum_site_roster(federation.site[i], (unsigned char *)told.bytes, told.size, &exponent, shares,
                                       &problem);
             assert_int_equal(ok, known || i == CHANGED);
             assert_true(ok || problem.site == CHANGED);
             if (ok) assert_true(sum_round_take(&round, i, SUM_SHARES, shares, sum_shares_bytes(KEYED), &problem));
-            buffer_free(&told);
         }
         if (known) assert_true(sum_round_advance(&round, &problem));
         for (int i = 0; known && i < KEYED; i++) {
-            Buffer told = {0};
+            FREED_WITH(buffer_free) Buffer told = {0};
             sum_round_tell(&round, i, &told);
             assert_true(sum_site_delivery(federation.site[i], (unsigned char *)told.bytes, told.size, &problem));
-            buffer_free(&told);
         }
         sum_round_close(&round);
         stop(&federation);
@@ -387,7 +385,7 @@ static void masked_words_look_random(void **state)
 {
     (void)state;
     enum { COUNT = 1 << 16 };
-    uint32_t *words = calloc(COUNT, sizeof *words);
+    FREED uint32_t *words = calloc(COUNT, sizeof *words);
     Mask mask = {.seed = "a seed of 32 bytes, known to all"};
     masks_apply(words, 0, COUNT, &mask, 1);
     int ones = 0;
@@ -396,7 +394,6 @@ static void masked_words_look_random(void **state)
     mask.subtract = true;
     masks_apply(words, 0, COUNT, &mask, 1);
     for (int i = 0; i < COUNT; i++) assert_int_equal(words[i], 0);
-    free(words);
 }
 
 /* ChaCha20 with key, nonce and counter zero: draft-agl-tls-chacha20poly1305-04, section 7. */
@@ -445,7 +442,7 @@ static void a_scale_that_lets_values_wrap_is_refused(void **state)
     (void)state;
     SumRound round;
     SumProblem problem = {0};
-    Buffer roster = {0};
+    FREED_WITH(buffer_free) Buffer roster = {0};
     unsigned char shares[4 * SEALED_BYTES + SUM_SHARES_HEAD];
     int exponent;
     run_until(&round, 4, SUM_SHARES);
@@ -454,7 +451,6 @@ static void a_scale_that_lets_values_wrap_is_refused(void **state)
     assert_false(
         sum_site_roster(federation.site[3], (unsigned char *)roster.bytes, roster.size, &exponent, shares, &problem));
     assert_string_equal(problem.text, "the scale is too small for this site's values");
-    buffer_free(&roster);
     sum_round_close(&round);
     stop(&federation);
 }
@@ -464,13 +460,12 @@ static void shares_that_were_changed_are_refused(void **state)
     (void)state;
     SumRound round;
     SumProblem problem = {0};
-    Buffer delivery = {0};
+    FREED_WITH(buffer_free) Buffer delivery = {0};
     run_until(&round, 4, SUM_VALUES);
     sum_round_tell(&round, 1, &delivery);
     delivery.bytes[3 * SUM_DELIVERY_ENTRY + 60] ^= 1;
     assert_false(sum_site_delivery(federation.site[1], (unsigned char *)delivery.bytes, delivery.size, &problem));
     assert_int_equal(problem.site, 3);
-    buffer_free(&delivery);
     sum_round_close(&round);
     stop(&federation);
 }
@@ -499,7 +494,7 @@ static void the_coordinator_refuses_what_is_wrong_late_or_sent_again(void **stat
     assert_memory_equal(round.words, before, sizeof before);
     federation.vanishes[2] = NEVER;
     federation.sent[0][SUM_VALUES].size = 0; /* sites 0 and 1 are in already */
-    Buffer told = {0};
+    FREED_WITH(buffer_free) Buffer told = {0};
     sum_round_tell(&round, 2, &told);
     assert_true(answer(&federation, &round, 2, &told, &problem));
     sent = &federation.sent[2][SUM_VALUES];
@@ -510,7 +505,6 @@ static void the_coordinator_refuses_what_is_wrong_late_or_sent_again(void **stat
     assert_string_equal(problem.text, "is late");
     assert_false(sum_round_take(&round, 3, SUM_REVEALS, bytes, sum_reveal_bytes(4), &problem));
     assert_string_equal(problem.text, "is not in this session");
-    buffer_free(&told);
     sum_round_close(&round);
     stop(&federation);
 }

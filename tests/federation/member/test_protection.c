@@ -73,7 +73,7 @@ static void what_is_not_finite_is_refused(void **state)
 
 static void a_seed_that_is_damaged_or_lost_is_refused(void **state)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     NoiseSeed seed;
     (void)state;
     write_bytes("short", "abc", 3);
@@ -81,7 +81,6 @@ static void a_seed_that_is_damaged_or_lost_is_refused(void **state)
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     assert_false(noise_seed_open(&seed, true, "lost", &diagnostics));
     assert_int_not_equal(access("lost", F_OK), 0);
-    diagnostics_free(&diagnostics);
 }
 
 /* A call of the system for every value took seconds for as many as these. */
@@ -90,12 +89,11 @@ static void noise_is_drawn_in_bulk(void **state)
     enum { MANY = 4000000 };
     (void)state;
     NoiseSeed seed = open_seed("seed");
-    float *update = memory_allocate(MANY * sizeof *update);
+    FREED float *update = memory_allocate(MANY * sizeof *update);
     double start = process_seconds();
     assert_true(update_protect(update, MANY, &federation, &seed, 0));
     print_message("%.2f s of processor time\n", process_seconds() - start);
     assert_true(process_seconds() - start < 1);
-    free(update);
 }
 
 int main(void)

@@ -81,7 +81,7 @@ static void refuses_path(const char *path, const char *expected)
 static void refuses(const char *header, size_t size, const char *expected)
 {
     static const char zeros[64];
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     buffer_append(&bytes, "\x93NUMPY\x01\x00", 8);
     buffer_append(&bytes, (char[]){(char)strlen(header), (char)(strlen(header) >> 8)}, 2);
     buffer_append(&bytes, header, strlen(header));
@@ -89,7 +89,6 @@ static void refuses(const char *header, size_t size, const char *expected)
     Scratch file = scratch_file(bytes.bytes, bytes.size);
     refuses_path(file.path, expected);
     unlink(file.path);
-    buffer_free(&bytes);
 }
 
 static void what_is_no_supported_array_is_refused(void **state)
@@ -176,7 +175,7 @@ static void refuses_repeated(int times, bool renamed, const char *expected)
     MappedFile archive;
     assert_true(file_map(&archive, DATA "stored.npz", &diagnostics));
     size_t directory = directory_of(&archive), size = RECORD_BYTES + strlen("input_ids.npy");
-    Buffer bytes = {0};
+    FREED_WITH(buffer_free) Buffer bytes = {0};
     buffer_append(&bytes, archive.bytes, directory);
     for (int i = 0; i < times; i++) {
         buffer_append(&bytes, archive.bytes + directory, size);
@@ -188,7 +187,6 @@ static void refuses_repeated(int times, bool renamed, const char *expected)
     uint32_t length = (uint32_t)((size_t)times * size);
     memcpy(end + 12, &length, sizeof length);
     refuses_archive(bytes.bytes, bytes.size, expected);
-    buffer_free(&bytes);
     file_unmap(&archive);
 }
 
@@ -203,7 +201,7 @@ static void members_that_repeat_are_refused(void **state)
 static void damage(const char *path, const char *suffix)
 {
     static const unsigned char replacements[] = {0, 1, 0x7f, 0x80, 0xff, '(', '\''};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     MappedFile whole;
     assert_true(file_map(&whole, path, &diagnostics));
     unsigned char *copy = memory_allocate(whole.size);
@@ -229,7 +227,6 @@ static void damage(const char *path, const char *suffix)
     assert_true(refused > 500);
     free(copy);
     file_unmap(&whole);
-    diagnostics_free(&diagnostics);
 }
 
 static void damaged_files_are_survived(void **state)

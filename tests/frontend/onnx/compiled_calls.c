@@ -39,7 +39,7 @@ static bool learn(const Kernel *const *kernels, size_t count, Diagnostics *diagn
 bool compiled_calls_run(Evaluator *evaluator)
 {
     const Lowering *lowering = &evaluator->lowering;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     const Kernel **fresh = memory_allocate((lowering->call_count + 1) * sizeof *fresh);
     size_t count = 0;
     for (size_t i = 0; i < lowering->call_count; i++)
@@ -49,12 +49,10 @@ bool compiled_calls_run(Evaluator *evaluator)
         void *address[KERNEL_MAX_OPERANDS];
         evaluator_addresses(evaluator, &lowering->calls[i], address);
         const KnownKernel *kernel = find(lowering->calls[i].kernel);
-        void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 64) / 64 * 64);
+        FREED void *scratch = aligned_alloc(64, (kernel->scratch_bytes + 64) / 64 * 64);
         if (kernel->units) kernel->function(address, 0, kernel->units, scratch, SKY_NO_LIMIT);
-        free(scratch);
     }
     diagnostics_print(&diagnostics, stdout);
-    diagnostics_free(&diagnostics);
     free(fresh);
     return ok;
 }

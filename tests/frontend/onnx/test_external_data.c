@@ -48,7 +48,7 @@ static void write_external_model(const char *location, const char *offset, const
 {
     MappedFile file;
     Diagnostics diagnostics = {0};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     assert_true(file_map(&file, CRAFTED "/ok-external.onnx", &diagnostics));
     ProtobufCAllocator allocator = onnx_allocator(&arena);
     Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, file.size, file.bytes);
@@ -61,7 +61,6 @@ static void write_external_model(const char *location, const char *offset, const
     unsigned char *bytes = arena_allocate(&arena, size);
     onnx__model_proto__pack(model, bytes);
     write_bytes("external.onnx", bytes, size);
-    arena_free(&arena);
     file_unmap(&file);
 }
 

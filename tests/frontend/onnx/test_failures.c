@@ -118,7 +118,7 @@ static void assert_every_failure_is_reported(const char *path, Kind kind, long l
 {
     Graph graph;
     ImportedModel model;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     calls = 0;
     failing = kind;
     graph_init(&graph, path);
@@ -133,7 +133,6 @@ static void assert_every_failure_is_reported(const char *path, Kind kind, long l
     if (calls < least) fail_msg("only %ld calls", calls);
     graph_free(&graph);
     imported_model_free(&model);
-    diagnostics_free(&diagnostics);
 }
 
 static void every_failing_allocation_is_reported(void **state)

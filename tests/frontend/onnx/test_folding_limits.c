@@ -44,10 +44,9 @@ static void committed_models_are_within_limits(void **state)
     } models[] = {{"product", true}, {"many", true}, {"range", false}, {"cumsum", false}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         char path[512];
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         snprintf(path, sizeof path, SKY_TEST_DATA "/malformed/folding/%s.onnx", models[i].name);
         assert_int_equal(import_limited(path, &diagnostics), models[i].accepted);
-        diagnostics_free(&diagnostics);
     }
 }
 

@@ -92,11 +92,10 @@ static void check_output(Model *model, int output, const double *expected, int64
 {
     ValueId id = model->graph.outputs[output].value;
     assert_int_equal(shape_elements(&graph_value(&model->graph, id)->shape), count);
-    double *got = as_doubles(model, id);
+    FREED double *got = as_doubles(model, id);
     for (int64_t i = 0; i < count; i++)
         if (!(fabs(got[i] - expected[i]) < 2e-6))
             fail_msg("element %d of output %d is %g, not %g", (int)i, output, got[i], expected[i]);
-    free(got);
 }
 
 static void end(Model *model)

@@ -63,10 +63,9 @@ static size_t distinct_parameters(const Imported *imported)
 
 static void assert_reported(const Imported *imported, int exit_code, const char *text)
 {
-    char *report = diagnostics_text(&imported->diagnostics);
+    FREED char *report = diagnostics_text(&imported->diagnostics);
     if (imported->ok || imported->diagnostics.exit_code != exit_code || !strstr(report, text))
         fail_msg("exit code %d, no '%s' in: %s", imported->diagnostics.exit_code, text, report);
-    free(report);
 }
 
 /* ---- BERT exports ---- */
@@ -144,7 +143,7 @@ static void logits_are_pytorchs(void **state)
                                         "bert/bert-nano-seqcls-opset14-dyn-nofold",
                                         "bert/bert-nano-seqcls-opset17-fix"};
     SafeTensors reference;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(safetensors_open(&reference, SKY_TEST_DATA "/bert/seqcls.ref.safetensors", &diagnostics));
     const SafeTensor *logits = safetensors_find(&reference, "logits"),
                      *ids = safetensors_find(&reference, "in/input_ids");
@@ -170,7 +169,6 @@ static void logits_are_pytorchs(void **state)
         release(&imported);
     }
     safetensors_close(&reference);
-    diagnostics_free(&diagnostics);
 }
 
 static void a_loss_in_the_model_is_found(void **state)
@@ -296,7 +294,7 @@ static void other_files_are_refused_with_the_reason(void **state)
     unlink(text.path);
 
     MappedFile whole;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(file_map(&whole, data_path("bert/bert-nano-seqcls-opset17-fix"), &diagnostics));
     Scratch cut = scratch_file(whole.bytes, whole.size / 2);
     import(&imported, cut.path, (ImportOptions){0});
@@ -304,24 +302,21 @@ static void other_files_are_refused_with_the_reason(void **state)
     release(&imported);
     unlink(cut.path);
     file_unmap(&whole);
-    diagnostics_free(&diagnostics);
 }
 
 /* The model with other operators in every seventh node. */
 static Scratch with_operators(const char *path, const char *const *ops, size_t count)
 {
     OnnxModel model;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(onnx_model_open(&model, path, false, &diagnostics));
     Onnx__GraphProto *graph = model.proto->graph;
     for (size_t i = 0; i < count; i++) graph->node[i * 7]->op_type = (char *)ops[i];
     size_t size = onnx__model_proto__get_packed_size(model.proto);
-    uint8_t *bytes = memory_allocate(size);
+    FREED uint8_t *bytes = memory_allocate(size);
     onnx__model_proto__pack(model.proto, bytes);
     Scratch scratch = scratch_file(bytes, size);
-    free(bytes);
     onnx_model_close(&model);
-    diagnostics_free(&diagnostics);
     return scratch;
 }
 
@@ -419,7 +414,7 @@ static bool nothing(void *context, const char *name, TrainedTensor *trained)
 static void export_misses_no_parameter_silently(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Scratch scratch = scratch_text("untouched");
     assert_false(
         export_onnx(data_path("bert/bert-nano-seqcls-opset17-fix"), scratch.path, nothing, NULL, &diagnostics));
@@ -429,7 +424,6 @@ static void export_misses_no_parameter_silently(void **state)
     assert_int_equal(file.size, strlen("untouched"));
     file_unmap(&file);
     unlink(scratch.path);
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

@@ -65,7 +65,7 @@ static void count(Tally *tally, bool right, const char *name, const char *expect
 static void crafted_models_get_their_verdicts(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Tally tally = {.what = "crafted models"};
     json_t *manifest = json_read(CRAFTED "/manifest.json", &diagnostics), *entry;
     assert_non_null(manifest);
@@ -87,7 +87,6 @@ static void crafted_models_get_their_verdicts(void **state)
     }
     assert_int_equal(tally.passed + tally.failed, json_object_size(manifest));
     json_decref(manifest);
-    diagnostics_free(&diagnostics);
     summarize(&tally);
 }
 
@@ -213,7 +212,7 @@ static void changes_of_meaning_are_survived(void **state)
     unsigned char *bytes = small_model(&size);
     for (size_t i = 0; i < CHANGES; i++) {
         RandomStream stream = random_substream(random_stream(8, "changes"), i);
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         ProtobufCAllocator allocator = onnx_allocator(&arena); /* names are moved around, so nothing is freed singly */
         Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, size, bytes);
         size_t changes = 1 + (size_t)random_below(stream, 0, 3);
@@ -223,7 +222,6 @@ static void changes_of_meaning_are_survived(void **state)
         onnx__model_proto__pack(model, changed);
         assert_survived(&tally, changed, packed);
         free(changed);
-        arena_free(&arena);
     }
     free(bytes);
     summarize(&tally);

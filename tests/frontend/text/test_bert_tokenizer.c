@@ -35,30 +35,27 @@ static char *pieces_of(BertTokenizer *tokenizer, const char *text, size_t length
 
 static void expect_pieces(BertTokenizer *tokenizer, const char *text, const char *expected)
 {
-    char *pieces = pieces_of(tokenizer, text, strlen(text));
+    FREED char *pieces = pieces_of(tokenizer, text, strlen(text));
     assert_string_equal(pieces, expected);
-    free(pieces);
 }
 
 /* `expected` is a JSON list of pieces. */
 static void expect_list(BertTokenizer *tokenizer, const json_t *text, const json_t *expected)
 {
-    Buffer joined = {0};
+    FREED_WITH(buffer_free) Buffer joined = {0};
     size_t i;
     json_t *piece;
     buffer_append(&joined, "", 0);
     json_array_foreach((json_t *)expected, i, piece)
         buffer_print(&joined, "%s%s", i ? " " : "", json_string_value(piece));
-    char *pieces = pieces_of(tokenizer, json_string_value(text), json_string_length(text));
+    FREED char *pieces = pieces_of(tokenizer, json_string_value(text), json_string_length(text));
     assert_string_equal(pieces, joined.bytes);
-    free(pieces);
-    buffer_free(&joined);
 }
 
 /* A tokenizer whose vocabulary is the given JSON list. */
 static BertTokenizer *open_list(const json_t *vocabulary, bool lowercase)
 {
-    Buffer lines = {0};
+    FREED_WITH(buffer_free) Buffer lines = {0};
     size_t i;
     json_t *piece;
     json_array_foreach((json_t *)vocabulary, i, piece) buffer_print(&lines, "%s\n", json_string_value(piece));
@@ -67,7 +64,6 @@ static BertTokenizer *open_list(const json_t *vocabulary, bool lowercase)
     BertTokenizer *tokenizer = bert_tokenizer_open(file.path, lowercase, &diagnostics);
     assert_non_null(tokenizer);
     unlink(file.path);
-    buffer_free(&lines);
     return tokenizer;
 }
 
@@ -220,10 +216,9 @@ static void bad_vocabularies_are_refused(void **state)
     refuses_vocabulary("[UNK]\n[CLS]\n", 12, "has no piece [SEP]");
     refuses_vocabulary("[UNK]\n\xff\n", 8, ":2: error: is not UTF-8");
     refuses_vocabulary("[UNK]\n[CLS]\n[S\0P]\n", 18, ":3: error: contains a zero byte");
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_null(bert_tokenizer_open(scratch_absent().path, true, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    diagnostics_free(&diagnostics);
 }
 
 static void vocabularies_may_be_untidy(void **state)

@@ -130,12 +130,11 @@ static void quotes_of_csv_are_taken_off(void **state)
     assert_int_equal(types[6], 1);
     assert_string_equal(safetensors_metadata(&file, "labels"), "[\"no\",\"yes\"]");
     assert_memory_equal(tensor(&file, "labels", DTYPE_I32, 2), ((int32_t[]){1, 0}), 8);
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     size_t count;
     const char *const *names = label_names_read(safetensors_metadata(&file, "labels"), &arena, &count);
     assert_int_equal(count, 2);
     assert_string_equal(names[1], "yes");
-    arena_free(&arena);
     safetensors_close(&file);
 }
 
@@ -251,7 +250,7 @@ static void rows_are_held_out_by_the_seed(void **state)
 {
     (void)state;
     enum { ROWS = 50 };
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text, "text\tlabel\n");
     for (int i = 0; i < ROWS; i++) buffer_print(&text, "the\t%d\n", i);
     int32_t former[5] = {0};
@@ -276,7 +275,6 @@ static void rows_are_held_out_by_the_seed(void **state)
         memcpy(former, taken, sizeof former);
         safetensors_close(&rest), safetensors_close(&held);
     }
-    buffer_free(&text);
 }
 
 static void rarer_labels_are_repeated(void **state)
@@ -284,7 +282,7 @@ static void rarer_labels_are_repeated(void **state)
     (void)state;
     enum { ROWS = 23, KINDS = 3 };
     static const int sizes[KINDS] = {12, 4, 7};
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(&text, "text\tlabel\n");
     for (int i = 0; i < ROWS; i++) buffer_print(&text, "%d\t%d\n", i, 5 * (i >= 12) + 2 * (i >= 16));
     DatasetOptions options = by_name;
@@ -312,16 +310,14 @@ static void rarer_labels_are_repeated(void **state)
     SafeTensors held = open_file(held_out);
     tensor(&held, "labels", DTYPE_I32, 3);
     safetensors_close(&held);
-    buffer_free(&text);
 }
 
 static void refuses(const char *text, size_t size, DatasetOptions options, int exit_code, const char *expected)
 {
     int code;
-    char *messages = tokenize(text, size, options, &code);
+    FREED char *messages = tokenize(text, size, options, &code);
     if (!messages || !strstr(messages, expected)) fail_msg("'%s' is not in: %s", expected, messages ? messages : "");
     assert_int_equal(code, exit_code);
-    free(messages);
 }
 
 static void malformed_tables_are_refused_with_their_places(void **state)

@@ -227,12 +227,11 @@ static void long_texts_are_cut_from_the_longer_side(void **state)
     assert_true(result.ok);
     assert_int_equal(result.summary.truncated, 3);
     for (size_t row = 0; row < 3; row++) {
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         for (size_t i = 0; i < 8; i++)
             buffer_print(&text, "%s%s", i ? " " : "",
                          bert_tokenizer_piece(vocabulary, values(&result, "input_ids")[8 * row + i]));
         assert_string_equal(buffer_text(&text), expected[row]);
-        buffer_free(&text);
     }
     discard(&result);
 }
@@ -314,11 +313,10 @@ static void malformed_files_are_refused_with_their_lines(void **state)
     assert_false(result.ok);
     assert_int_equal(result.exit_code, EXIT_BAD_INPUT);
     discard(&result);
-    Buffer many = {0};
+    FREED_WITH(buffer_free) Buffer many = {0};
     buffer_print(&many, "sentence\tlabel\n");
     for (int i = 0; i < 100; i++) buffer_print(&many, "x\n");
     refuses(buffer_text(&many), DATASET_SST2, "error: 100 rows are wrong; above are the first 20 errors");
-    buffer_free(&many);
 }
 
 static void nothing_is_written_for_a_malformed_file(void **state)

@@ -73,12 +73,10 @@ static bool check_case(Tokenizer *tokenizer, const char *family, const json_t *e
     size_t count = encode(tokenizer, texts, lengths, most);
     const json_t *wanted = json_object_get(entry, "types");
     if (same(json_object_get(entry, "ids"), ids, count) && (!wanted || same(wanted, types, count))) return true;
-    char *shown = json_dumps(entry, JSON_ENSURE_ASCII);
-    Buffer given = {0};
+    FREED char *shown = json_dumps(entry, JSON_ENSURE_ASCII);
+    FREED_WITH(buffer_free) Buffer given = {0};
     for (size_t i = 0; i < count; i++) buffer_print(&given, " %d", ids[i]);
     print_error("%s: %s\n    given:%s\n", family, shown, buffer_text(&given));
-    free(shown);
-    buffer_free(&given);
     return false;
 }
 
@@ -246,7 +244,7 @@ static void growth_is_bounded(void **state)
     static const char words[] = "a a \xc3\xa4 \xf0\x9f\x98\x80 a a";
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int few = 0; few < 2; few++) {
-            char *text = sequence_of(cases[c].stage, cases[c].list, cases[c].step, few ? 1 : 40, "");
+            FREED char *text = sequence_of(cases[c].stage, cases[c].list, cases[c].step, few ? 1 : 40, "");
             Tokenizer *tokenizer = open_text(text);
             TokenIds encoded = {0};
             const char *problem = tokenizer_encode(tokenizer, words, strlen(words), &encoded);
@@ -256,7 +254,6 @@ static void growth_is_bounded(void **state)
                 assert_string_equal(problem, "becomes more than 64 times as long by the rules of the tokenizer");
             free(encoded.items);
             tokenizer_free(tokenizer);
-            free(text);
         }
     /* Prepended anew between any two added tokens; and an added token that is itself normalised. */
     char prepend[2200] = "{\"type\": \"Prepend\", \"prepend\": \"", a[6000] = "";
@@ -352,11 +349,10 @@ static void pieces_have_their_names(void **state)
                   "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}");
     static const char *const names[] = {"a", "b", "ab", "<mask>", NULL};
     for (int32_t id = -1; id < 5; id++) {
-        Buffer name = {0};
+        FREED_WITH(buffer_free) Buffer name = {0};
         const char *wanted = id < 0 ? NULL : names[id];
         assert_int_equal(tokenizer_piece(tokenizer, id, &name), wanted != NULL);
         if (wanted) assert_string_equal(buffer_text(&name), wanted);
-        buffer_free(&name);
     }
     tokenizer_free(tokenizer);
 }

@@ -306,7 +306,7 @@ static void printing_is_stable(void **state)
     (void)state;
     Kernel kernel;
     build_scatter(&kernel, 3);
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     kernel_print(&kernel, &buffer);
     assert_string_equal(buffer_text(&buffer), "kernel scatter [2,4]\n"
                                               "  operand0 i32 read (0,1)\n"
@@ -318,7 +318,6 @@ static void printing_is_stable(void **state)
                                               "    r3 = multiply.i64 r1 r2\n"
                                               "    r4 = load.f32 operand1\n"
                                               "    store_add operand2[+r3] r4\n");
-    buffer_free(&buffer);
 }
 
 /* sums[column] += sum over rows of a[row][column] * b[row]; `store`: instead of adding to them. */

@@ -136,7 +136,7 @@ static void wrong_inputs_are_diagnosed(void **state)
 {
     (void)state;
     Graph graph;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     graph_init(&graph, "model.onnx");
     Shape left = SHAPE(2, 3), right = SHAPE(4, 5);
     ValueId a = graph_add_input(&graph, "a", DTYPE_F32, &left), b = graph_add_input(&graph, "b", DTYPE_F32, &right);
@@ -172,7 +172,6 @@ static void wrong_inputs_are_diagnosed(void **state)
     }
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     graph_free(&graph);
-    diagnostics_free(&diagnostics);
 }
 
 /* Softmax of scores, masked or not, transposed, times values; whether kernels are told that shares often are 0. */

@@ -112,7 +112,7 @@ static void dropout_joins_what_makes_its_input(void **state)
         graph_add_output(&graph, "dropped", dropped);
         for (int fused = 0; fused < 2; fused++) {
             evaluator_init(&evaluator, &graph);
-            bool *keep = memory_allocate(graph.value_count);
+            FREED bool *keep = memory_allocate(graph.value_count);
             keep[dropped] = true;
             keep[y] = kept;
             size_t count = evaluator.lowering.call_count, live = 0;
@@ -130,7 +130,6 @@ static void dropout_joins_what_makes_its_input(void **state)
             double sum = 0;
             for (int i = 0; i < ELEMENTS; i++) sum += ((float *)evaluator.buffer[y])[i];
             if (kept) assert_true(fabs(sum - ROWS) < 1e-5);
-            free(keep);
             evaluator_free(&evaluator);
         }
         for (int i = 0; i < ELEMENTS; i++) assert_true(fabsf(result[0][i] - result[1][i]) < 1e-7f);
@@ -223,16 +222,14 @@ static void all_families_have_places(void **state)
                  {"bert-nano-seqcls-opset17-dyn-gelunew", 8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Loaded loaded;
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         load(&loaded, cases[i].name, (ImportOptions){.dropout_given = true, .dropout = 0.1});
         describe(&loaded.graph, &text);
         int lines = 0;
         for (const char *c = buffer_text(&text); *c; c++) lines += *c == '\n';
-        char *report = diagnostics_text(&loaded.diagnostics);
+        FREED char *report = diagnostics_text(&loaded.diagnostics);
         if (lines != cases[i].places || strstr(report, "dropout goes") || strstr(report, "to drop elements"))
             fail_msg("%s: %s%s", cases[i].name, buffer_text(&text), report);
-        free(report);
-        buffer_free(&text);
         release(&loaded);
     }
 }

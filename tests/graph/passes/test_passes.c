@@ -123,15 +123,13 @@ static void a_decoder_that_is_not_the_embeddings_is_warned_of(void **state)
     (void)state;
     for (int untied = 0; untied < 2; untied++) {
         Model model;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         load_with(&model, "bert-nano-mlm-opset17-dyn", (ImportOptions){.untie = untied});
         warn_of_untied_decoders(&model.graph, &diagnostics);
-        char *text = diagnostics_text(&diagnostics);
+        FREED char *text = diagnostics_text(&diagnostics);
         bool warned = strstr(text, "'logits' is decoded with 'onnx::MatMul_325', which is trained apart from the "
                                    "embeddings 'm.bert.embeddings.word_embeddings.weight'");
         assert_int_equal(warned, untied);
-        free(text);
-        diagnostics_free(&diagnostics);
         unload(&model);
     }
 }
@@ -352,11 +350,10 @@ static void malformed_losses_and_optimizers_are_usage_errors(void **state)
         "adagrad",     "adamw:lr", "adamw:lr=", "adamw:lr=x", "adamw:beta1=1", "sgd:lr=-1", "adamw:lr=1e-3,bogus=2",
         "adamw:lr=nan"};
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         OptimizerSpec spec;
         assert_false(optimizer_parse(&spec, optimizers[i], &diagnostics));
         assert_int_equal(diagnostics.exit_code, EXIT_USAGE);
-        diagnostics_free(&diagnostics);
     }
     static const struct {
         const char *spec;

@@ -25,7 +25,7 @@ static PlanRequest request_for(PlanObjective objective)
 
 static void expect_plan_without(const Costs *costs, const AdviceWithout *advice, PlanRequest request, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Plan plan = {0};
     request.without = &advice->device;
     request.without_count = 1;
@@ -36,13 +36,12 @@ static void expect_plan_without(const Costs *costs, const AdviceWithout *advice,
         fail_msg("seed %d: without %s %lld, not %lld", seed, advice->device, (long long)plan_chosen_ns(&plan),
                  (long long)replanned_ns(&advice->plan));
     plan_free(&plan); /* also of one that says that nothing fits */
-    diagnostics_free(&diagnostics);
 }
 
 /* More memory is enough to plan again with it, and a device more is like one that was left out before. */
 static void expect_change(const Costs *costs, const AdviceChange *change, PlanRequest request, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Plan plan;
     Costs changed = *costs;
     int device = change->device ? costs_find_device(costs, change->device) : -1;
@@ -65,7 +64,6 @@ static void expect_change(const Costs *costs, const AdviceChange *change, PlanRe
     }
     assert_true(change->gain_ns > 0);
     free(changed.devices);
-    diagnostics_free(&diagnostics);
 }
 
 static void advice_is_what_planning_again_finds(void **state)
@@ -78,7 +76,7 @@ static void advice_is_what_planning_again_finds(void **state)
         random_costs(&costs, seed % VARIANTS, (uint64_t)seed + 500);
         if (seed >= 4 * VARIANTS) costs.keep_inputs = costs.keep_labels = costs.devices[0].name;
         PlanRequest request = request_for(seed & 1 ? PLAN_OBJECTIVE_PERIOD : PLAN_OBJECTIVE_STEP);
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         Plan plan = {0};
         if (plan_make(&plan, &costs, &request, &diagnostics)) {
             Advice advice;
@@ -93,7 +91,6 @@ static void advice_is_what_planning_again_finds(void **state)
             advice_free(&advice);
         }
         plan_free(&plan);
-        diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
     assert_in_range(without, 300 / STEP, 3000);
@@ -103,12 +100,11 @@ static void advice_is_what_planning_again_finds(void **state)
 static char *print_until(const Plan *plan, const Costs *costs, const char *form, double deadline)
 {
     Advice advice;
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     advice_make(&advice, plan, costs, deadline);
     report_print(&(Report){.plan = plan, .costs = costs, .advice = &advice}, form, &buffer);
     advice_free(&advice);
     char *text = strdup(buffer_text(&buffer));
-    buffer_free(&buffer);
     return text;
 }
 
@@ -169,7 +165,7 @@ static void reports_are_whole_and_repeatable(void **state)
     (void)state;
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     make_large(&costs);
     PlanRequest request = request_for(PLAN_OBJECTIVE_PERIOD);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics));
@@ -186,7 +182,6 @@ static void reports_are_whole_and_repeatable(void **state)
     }
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* Names come from strangers' files. */
@@ -195,7 +190,7 @@ static void names_cannot_break_the_page(void **state)
     (void)state;
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     random_costs(&costs, WITH_LINKS, 3);
     costs.name = "<script>alert(1)</script>&\"";
     for (int l = 0; l < costs.layer_count; l++) costs.layers[l].name = "</table><img src=x>";
@@ -205,7 +200,7 @@ static void names_cannot_break_the_page(void **state)
                                                    : "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9");
     PlanRequest request = request_for(PLAN_OBJECTIVE_STEP);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics));
-    char *text = print(&plan, &costs, "html");
+    FREED char *text = print(&plan, &costs, "html");
     assert_null(strstr(text, "<script"));
     assert_null(strstr(text, "<img"));
     assert_null(strstr(text, "<b>"));
@@ -214,10 +209,8 @@ static void names_cannot_break_the_page(void **state)
     assert_non_null(strstr(text,
                            "<title>&lt;b&gt;0&lt;/b&gt;\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
                            "</title>&lt;b&gt;0&lt;/b&gt;\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u2026"));
-    free(text);
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* Where nothing was tried nothing is said about what helps. */
@@ -227,19 +220,17 @@ static void late_advice_says_so(void **state)
     (void)state;
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     random_costs(&costs, WITH_LINKS, 3);
     PlanRequest request = request_for(PLAN_OBJECTIVE_STEP);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics));
     for (int k = 0; k < 2; k++) {
-        char *text = print_until(&plan, &costs, forms[k], 1e-9);
+        FREED char *text = print_until(&plan, &costs, forms[k], 1e-9);
         assert_non_null(strstr(text, "o change of a device or link was tried"));
         assert_null(strstr(text, "one of 0 changes"));
-        free(text);
     }
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* A search that ended at once claims nothing. */
@@ -248,7 +239,7 @@ static void no_bound_is_no_claim(void **state)
     (void)state;
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     random_costs(&costs, WITH_LINKS, 3);
     PlanRequest request = request_for(PLAN_OBJECTIVE_STEP);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics));
@@ -264,7 +255,6 @@ static void no_bound_is_no_claim(void **state)
     free(page);
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

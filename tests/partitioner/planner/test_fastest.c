@@ -67,8 +67,8 @@ static void no_optimum_is_faster(void **state)
         Costs costs;
         Problem problem;
         Plan plan = {0};
-        Diagnostics diagnostics = {0};
-        Arena arena = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         int variant = WITH_UPDATE | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_MEMORY | WITH_STASH : 0);
         random_costs_sized(&costs, variant, (uint64_t)seed + 210000, 6, 4);
@@ -96,9 +96,7 @@ static void no_optimum_is_faster(void **state)
         limits += limited;
         problem_free(&problem);
         plan_free(&plan);
-        arena_free(&arena);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     print_message("%d plans, %d with fewer in flight, %d chosen by simulation\n", plans, limits, freely);
     assert_true(plans > 250 / STEP && freely > 5 / STEP);
@@ -115,11 +113,10 @@ typedef struct Answer {
 static Answer ask(const Costs *costs, PlanRequest request)
 {
     Plan plan = {0};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Answer answer = {.found = plan_make(&plan, costs, &request, &diagnostics)};
     if (answer.found) answer = (Answer){true, plan.simulated_step_ns, plan_optimum_ns(&plan), plan.in_flight_limit};
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
     return answer;
 }
 
@@ -247,7 +244,7 @@ static void twice_as_many_do_not_fit(void **state)
     for (int seed = 0; seed < 400; seed += STEP) {
         Costs costs;
         Plan plan = {0}, twice = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0), (uint64_t)seed + 420000, 8,
                            5);
@@ -265,7 +262,6 @@ static void twice_as_many_do_not_fit(void **state)
         plan_free(&twice);
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     print_message("%d plans, of which %d have as many micro-batches as fit\n", plans, most);
     assert_true(plans > 200 / STEP && (most > 3 || STEP > 1));
@@ -282,7 +278,7 @@ static void a_forged_optimum_is_refused(void **state)
         Costs costs;
         Plan plan = {0};
         Verified verified;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, WITH_UPDATE | (seed & 1 ? WITH_LINKS : 0), (uint64_t)seed + 510000, 8, 5);
         request.allocate = seed & 2 ? PLAN_EVEN : PLAN_OPTIMAL;
@@ -304,7 +300,6 @@ static void a_forged_optimum_is_refused(void **state)
         }
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     assert_true(rows > 20);
 }

@@ -144,7 +144,7 @@ static bool replans(const Costs *costs, PlanRequest request, int device, int64_t
 {
     enum { ROOM = MOST_DEVICES + 64 };
     Plan plan = {0};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Costs changed = *costs;
     DeviceCost devices[ROOM];
     char names[ROOM][24];
@@ -158,7 +158,6 @@ static bool replans(const Costs *costs, PlanRequest request, int device, int64_t
     changed.devices = devices;
     bool found = plan_make(&plan, &changed, &request, &diagnostics);
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
     return found;
 }
 
@@ -250,7 +249,7 @@ static void remedies_are_enough_and_the_least(void **state)
     for (int seed = 0; seed < instances; seed++) {
         Case c;
         Plan plan = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         random_case(&c, seed);
         if (!plan_make(&plan, &c.costs, &c.request, &diagnostics)) {
             assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
@@ -267,7 +266,6 @@ static void remedies_are_enough_and_the_least(void **state)
         }
         plan_free(&plan);
         costs_free(&c.costs);
-        diagnostics_free(&diagnostics);
     }
     print_message("%d of %d do not fit, %d around a keeper; %d remedies by memory, %d by devices; %d wrong\n", misfits,
                   instances, kept, by_memory, by_devices, wrong);
@@ -297,7 +295,7 @@ static void boundaries_of_every_micro_batch_count(void **state)
     int64_t needed = brute_stage_bytes(&costs, PLAN_GPIPE, 1, 2, 2, true);
     for (int missing = 0; missing < 3; missing++) {
         Plan plan = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         for (int d = 0; d < 3; d++) devices[d].memory_bytes = needed - missing;
         bool found = plan_make(&plan, &costs, &request, &diagnostics);
         assert_int_equal(found, missing == 0);
@@ -307,7 +305,6 @@ static void boundaries_of_every_micro_batch_count(void **state)
             assert_int_equal(remedies.extra, missing);
         }
         plan_free(&plan);
-        diagnostics_free(&diagnostics);
     }
 }
 

@@ -101,7 +101,7 @@ static void groupings_match_brute_force(void **state)
     int several = 0, misfits = 0, instances = getenv("INSTANCES") ? atoi(getenv("INSTANCES")) : INSTANCES;
     for (int seed = 0; seed < instances; seed++) {
         Costs costs;
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, seed * 7 % VARIANTS, (uint64_t)seed + 810000, 6, DEVICES);
         costs.microbatches = 1 + seed % MOST;
@@ -115,7 +115,6 @@ static void groupings_match_brute_force(void **state)
                      (long long)best);
         several += groups.count > 1;
         misfits += groups.count == 0;
-        arena_free(&arena);
         costs_free(&costs);
     }
     free(brute);
@@ -140,13 +139,12 @@ static void make_equal(Costs *costs, int64_t gradient_bytes)
 static void expect_replicas(const Costs *costs, PlanRequest request, int expected, bool records, bool warns)
 {
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(plan_make_replicas(&plan, costs, &request, &diagnostics));
     assert_int_equal(plan.replica_count, expected);
     assert_int_equal(plan.grouping_count > 0, records);
     assert_int_equal(diagnostics.warnings > 0, warns);
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
 }
 
 /* With next to no gradients as many pipelines as there are devices; one where summing them takes longer than the step,
@@ -203,7 +201,7 @@ static void sums_overlap_with_backwards(void **state)
     static const int64_t bytes[] = {10, 20, 40};
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs_sized(&costs, WITH_LINKS, 77, 6, DEVICES);
     costs.microbatches = costs.device_count = 2;
@@ -226,7 +224,6 @@ static void sums_overlap_with_backwards(void **state)
     assert_float_equal(plan.bubble, 1 - 12 / 13.5, 1e-9);
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* Two equal pipelines that were dealt 11 and 1 of 12 micro-batches get 6 each, unless a time limit is near. */
@@ -240,10 +237,9 @@ static void pipelines_that_do_not_end_together_are_dealt_again(void **state)
     make_equal(&costs, 1);
     for (int hurried = 0; hurried < 2; hurried++) {
         PlanRequest request = PLAN_REQUEST_DEFAULT;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         if (hurried) request.time_limit_s = 1000;
         assert_true(plan_make_grouped(&dealt[hurried], &costs, &request, &groups, &diagnostics));
-        diagnostics_free(&diagnostics);
     }
     for (int r = 0; r < 2; r++) {
         assert_int_equal(dealt[0].replicas[r].pipeline->microbatches, 6);
@@ -261,7 +257,7 @@ static void a_few_devices_are_simulated_in_all_numbers(void **state)
     (void)state;
     Costs costs;
     Plan chosen, two;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs_sized(&costs, WITH_STASH | WITH_LINKS | WITH_TYPES | WITH_MEMORY | WITH_UPDATE, 995103, 6, 5);
     costs.microbatches += 12;
@@ -274,17 +270,15 @@ static void a_few_devices_are_simulated_in_all_numbers(void **state)
     plan_free(&two);
     plan_free(&chosen);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 static int64_t planned_step(const Costs *costs, const PlanRequest *request)
 {
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(plan_make_replicas(&plan, costs, request, &diagnostics));
     int64_t step = plan.simulated_step_ns;
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
     return step;
 }
 
@@ -360,11 +354,10 @@ static void a_restricted_question_is_not_faster(void **state)
 static int64_t grouped_step(const Costs *costs, const PlanRequest *request, const ReplicaGroups *groups)
 {
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(plan_make_grouped(&plan, costs, request, groups, &diagnostics));
     int64_t step = plan.simulated_step_ns;
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
     return step;
 }
 
@@ -387,7 +380,7 @@ static void many_devices_are_grouped_by_simulation(void **state)
 {
     (void)state;
     Costs costs;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     make_many(&costs, 97, DEVICES);
     ReplicaGroups groups = replica_groups_choose(&costs, &request, 2, &arena);
@@ -397,7 +390,6 @@ static void many_devices_are_grouped_by_simulation(void **state)
     assert_in_range(two, 1, estimated - estimated / 10);
     request.replicas = PLAN_REPLICAS_AUTO;
     assert_in_range(planned_step(&costs, &request), 1, two);
-    arena_free(&arena);
     costs_free(&costs);
 }
 
@@ -416,9 +408,8 @@ static void groups_may_be_unequally_fast(void **state)
 static bool is_accepted(const Plan *plan, const Costs *costs)
 {
     Verified verified;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     bool ok = plan_verify(&verified, plan, costs, false, &diagnostics);
-    diagnostics_free(&diagnostics);
     return ok;
 }
 
@@ -455,8 +446,8 @@ static void plans_with_replicas_are_read_back_and_verified(void **state)
     for (int seed = 0; seed < INSTANCES; seed++) {
         Costs costs;
         Plan plan, again;
-        Buffer text = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, WITH_LINKS | (seed & 1 ? WITH_UPDATE : 0) | (seed & 2 ? WITH_TYPES : 0),
                            (uint64_t)seed + 820000, 6, DEVICES);
@@ -479,9 +470,7 @@ static void plans_with_replicas_are_read_back_and_verified(void **state)
             plan_free(&again);
         }
         plan_free(&plan);
-        buffer_free(&text);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     assert_true(several > INSTANCES / 3);
 }

@@ -52,10 +52,9 @@ static const char *reason(const Costs *costs, const char *without, int idle, dou
     snprintf(found, sizeof found, "%s", use.reason[idle] ? use.reason[idle] : "");
     *speed = use.speed;
     for (int f = 0; f < 3; f++) {
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         report_print(&(Report){.plan = &plan, .costs = costs}, forms[f], &text);
         if (!without) assert_non_null(strstr(buffer_text(&text), found));
-        buffer_free(&text);
     }
     report_use_free(&use);
     plan_free(&plan);
@@ -102,7 +101,7 @@ static void a_large_layer_is_named(void **state)
     (void)state;
     for (int large = 0; large < 2; large++) {
         Plan plan = {0};
-        Buffer text = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         equal_costs(&costs, layers, devices, 8);
@@ -112,7 +111,6 @@ static void a_large_layer_is_named(void **state)
         const char *said = strstr(buffer_text(&text), "Layer 'layer', the last one, is 57% of the work");
         assert_true((said != NULL) == large);
         assert_true(large || !strstr(buffer_text(&text), "is not divided"));
-        buffer_free(&text);
         plan_free(&plan);
     }
 }
@@ -126,7 +124,7 @@ static void no_step_is_below_the_bound(void **state)
         Costs costs;
         Plan plan = {0};
         ReportUse use;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         random_costs_sized(&costs, seed % VARIANTS, (uint64_t)seed + 330000, 8, 5);
         if (seed % 5 == 0) random_samples(&costs);
@@ -152,7 +150,6 @@ static void no_step_is_below_the_bound(void **state)
         }
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     print_message("%d plans, %d within 1.25 times the bound, %d idle devices\n", plans, reached, idle);
     assert_true(plans > 300 / STEP && reached > plans / 3 && above > plans / 3 && idle > 200 / STEP);
@@ -162,14 +159,13 @@ static void bound_of_two_replicas(const Costs *costs, const PlanRequest *request
 {
     Plan plan = {0};
     ReportUse use;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(plan_make_replicas(&plan, costs, request, &diagnostics));
     report_use_create(&use, &plan, costs);
     assert_int_equal(plan.replica_count, 2);
     assert_true(use.bound_ns <= plan.simulated_step_ns);
     report_use_free(&use);
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
 }
 
 /* Devices that hold all layers, but none of them with what crosses its cuts, and sums of gradients that are coded. */
@@ -201,8 +197,8 @@ static void the_step_time_is_simulated(void **state)
     for (int seed = 0; seed < 40; seed++) {
         Costs costs;
         Plan plan = {0};
-        Diagnostics diagnostics = {0};
-        Buffer text = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
+        FREED_WITH(buffer_free) Buffer text = {0};
         char expected[80], seconds[REPORT_TEXT];
         random_costs(&costs, WITH_UPDATE, (uint64_t)seed + 610000);
         random_samples(&costs);
@@ -214,10 +210,8 @@ static void the_step_time_is_simulated(void **state)
         snprintf(expected, sizeof expected, "Expected step time: %s (worst", seconds);
         assert_non_null(strstr(buffer_text(&text), expected));
         differ += plan.simulated_step_ns != plan.step_ns;
-        buffer_free(&text);
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     assert_true(differ > 10);
 }

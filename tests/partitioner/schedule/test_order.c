@@ -20,14 +20,13 @@ enum { STEP = ADDRESS_SANITIZER ? 7 : 1 };
 
 static void build(Plan *plan, const Costs *costs, PlanSchedule schedule)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Problem problem;
     assert_true(problem_create(&problem, costs, PLAN_OBJECTIVE_STEP, schedule, 0, &diagnostics));
     Allocation allocation = allocation_create(&problem.arena, &problem);
     allocate_even(&problem, &allocation);
     plan_build(plan, &problem, &allocation, PLAN_EVEN);
     problem_free(&problem);
-    diagnostics_free(&diagnostics);
 }
 
 static bool fits(const Plan *plan)
@@ -175,7 +174,7 @@ static void busy_links_take_little_more_than_they_must(void **state)
 static void searched_plans_verify(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     for (int k = 0; k < 120; k += STEP) {
         Costs costs;
         Plan plan = {0};
@@ -192,13 +191,12 @@ static void searched_plans_verify(void **state)
         plan_free(&plan);
         costs_free(&costs);
     }
-    diagnostics_free(&diagnostics);
 }
 
 /* The same question with another schedule; simulated step, or INT64_MAX where nothing fits. */
 static int64_t planned(const Costs *costs, PlanRequest request, PlanSchedule schedule, int *microbatches)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Plan plan = {0};
     int64_t step = INT64_MAX;
     request.schedule = schedule;
@@ -208,7 +206,6 @@ static int64_t planned(const Costs *costs, PlanRequest request, PlanSchedule sch
         if (schedule == PLAN_AUTO) check_bound(&plan);
     }
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
     return step;
 }
 
@@ -245,7 +242,7 @@ static int chosen_microbatches(int stages, int64_t memory, PlanSchedule schedule
 {
     Costs costs;
     Plan plan;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     request.schedule = schedule;
     request.microbatches = PLAN_MICROBATCHES_AUTO;
@@ -256,7 +253,6 @@ static int chosen_microbatches(int stages, int64_t memory, PlanSchedule schedule
     *gain = plan.microbatches_gain;
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
     return chosen;
 }
 
@@ -283,7 +279,7 @@ static void ranks_share_the_processors_of_their_host(void **state)
         Costs costs;
         Plan plan;
         Verified verified;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         random_costs_sized(&costs, WITH_LINKS, 4, 1, 1);
         costs.microbatches = 12;
         costs.layer_count = costs.device_count = 4;
@@ -309,7 +305,6 @@ static void ranks_share_the_processors_of_their_host(void **state)
         steps[way] = plan.simulated_step_ns;
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     assert_int_equal(steps[1], steps[3]);       /* they are enough */
     assert_true(steps[0] >= 4 * 12 * 3000 / 2); /* all the work, on two processors */

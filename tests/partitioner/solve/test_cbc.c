@@ -160,7 +160,7 @@ static int64_t solve_program(const Problem *p, bool step, int64_t cap)
 
 static void compare(const Costs *costs, bool step, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Problem problem;
     assert_true(problem_create(&problem, costs, step ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD, PLAN_GPIPE, 0,
                                &diagnostics));
@@ -179,7 +179,6 @@ static void compare(const Costs *costs, bool step, int seed)
         fail_msg("seed %d, %s: %lld, bound %lld, infeasible %d; CBC: %lld", seed, step ? "step" : "period",
                  (long long)result.value, (long long)result.bound, result.infeasible, (long long)optimum);
     problem_free(&problem);
-    diagnostics_free(&diagnostics);
 }
 
 static void medium_instances_match_cbc(void **state)

@@ -193,10 +193,9 @@ static void enumerate(Brute *b, Chain later, int end)
 
 static bool verifies(const Plan *plan, const Costs *costs)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Verified verified;
     bool ok = plan_verify(&verified, plan, costs, false, &diagnostics);
-    diagnostics_free(&diagnostics);
     return ok;
 }
 
@@ -234,7 +233,7 @@ static void plans_with_codecs_match_brute_force(void **state)
     for (int seed = 0; seed < INSTANCES; seed += STEP) {
         Costs costs;
         Plan plan;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         random_costs_sized(&costs, seed / 2 % VARIANTS | (seed % 5 ? WITH_LINKS : 0), (uint64_t)seed + 5000, 7, 5);
         random_codings(&costs, seed / 3);
         PlanRequest request = PLAN_REQUEST_DEFAULT;
@@ -262,7 +261,6 @@ static void plans_with_codecs_match_brute_force(void **state)
         infeasible += !found;
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     printf("%d plans, %d with a whole proof, %d infeasible; %d coded links, %d not alike in both directions\n", plans,
            proven, infeasible, coded, mixed);

@@ -78,7 +78,7 @@ static int rescued, faster, impossible, loops, certified;
 
 static void check_plan(const Plan *plan, const Costs *costs, int k)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Verified verified;
     for (int s = 0; s < plan->stage_count; s++)
         if (plan->stages[s].memory_bytes > plan->stages[s].memory_limit_bytes) fail_msg("plan %d: stage %d", k, s);
@@ -87,7 +87,6 @@ static void check_plan(const Plan *plan, const Costs *costs, int k)
         fail_msg("plan %d is refused", k);
     }
     certified += verified.certified_ns == plan_optimum_ns(plan);
-    diagnostics_free(&diagnostics);
 }
 
 static void as_few_fewer_as_it_takes(void **state)

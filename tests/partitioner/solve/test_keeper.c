@@ -109,7 +109,7 @@ static int plans, certified, impossible, proven_impossible, branches, flights, w
 /* No prices prove more than the optimum: a certificate that claims one nanosecond more is refused. */
 static void claim_too_much(Plan *plan, const Costs *costs, PlanRequest request, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Plan other = {0};
     Verified verified;
     request.allocate = PLAN_HEURISTIC; /* the bound may not be above the plan's own value */
@@ -124,13 +124,12 @@ static void claim_too_much(Plan *plan, const Costs *costs, PlanRequest request, 
         if (plan_verify(&verified, &other, costs, false, &diagnostics)) fail_msg("seed %d: proves too much", seed);
     }
     plan_free(&other);
-    diagnostics_free(&diagnostics);
 }
 
 static void compare(const Costs *costs, PlanObjective objective, PlanSchedule schedule, const PlanPin *pin, int seed)
 {
     PlanRequest request = PLAN_REQUEST_DEFAULT;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Plan plan = {0};
     Verified verified;
     request.objective = objective;
@@ -173,7 +172,6 @@ static void compare(const Costs *costs, PlanObjective objective, PlanSchedule sc
         }
     }
     plan_free(&plan);
-    diagnostics_free(&diagnostics);
 }
 
 static void loops_match_brute_force(void **state)
@@ -212,7 +210,7 @@ static void one_branch_proves_the_shortest_chain(void **state)
     for (int seed = 0; seed < 4000; seed += STEP) {
         Costs costs;
         char hash[33];
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         random_costs(&costs, seed & (WITH_LINKS | WITH_OWN_TIMES), (uint64_t)seed + 90000);
         if (costs.layer_count > 2 && costs.device_count > 1) {
             costs.device_count = 2;
@@ -243,7 +241,6 @@ static void one_branch_proves_the_shortest_chain(void **state)
             rules_free(&rules);
         }
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
 }
 
@@ -257,7 +254,7 @@ static void loops_recompute_where_memory_is_short(void **state)
         Costs costs;
         Plan plan = {0};
         Verified verified;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         request.objective = k & 1 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
         request.schedule = k & 2 ? PLAN_GPIPE : PLAN_1F1B;
@@ -291,7 +288,6 @@ static void loops_recompute_where_memory_is_short(void **state)
             assert_true(brute.best == INT64_MAX); /* of mixtures */
         }
         plan_free(&plan);
-        diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
     print_message("%d of %d plans fit, %d recompute, %d not everywhere, %d at one end only; %d are proven\n", found,

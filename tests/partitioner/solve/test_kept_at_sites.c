@@ -20,14 +20,13 @@ static int plans, kept, crossings, tampered;
 static bool make(Plan *plan, const Costs *costs, const PlanPin *pins, int pin_count)
 {
     PlanRequest request = PLAN_REQUEST_DEFAULT;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     request.schedule = PLAN_1F1B;
     request.recompute = PLAN_RECOMPUTE_NEVER;
     request.time_limit_s = 1e9;
     request.pins = pins;
     request.pin_count = pin_count;
     bool found = plan_make(plan, costs, &request, &ignored);
-    diagnostics_free(&ignored);
     return found;
 }
 
@@ -55,9 +54,8 @@ static int64_t best_of_pins(Costs *costs)
 static bool verifies(const Plan *plan, const Costs *costs)
 {
     Verified verified;
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     bool ok = plan_verify(&verified, plan, costs, false, &ignored);
-    diagnostics_free(&ignored);
     return ok;
 }
 

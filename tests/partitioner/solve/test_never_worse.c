@@ -42,7 +42,7 @@ static int64_t value_of(const Question *q, PlanAllocator allocator, Watch *watch
     request.microbatches = q->microbatches;
     request.time_limit_s = allocator == PLAN_OPTIMAL ? q->seconds : 0;
     request.watch = watch;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Verified verified;
     int64_t value = -1;
     if (plan_make(plan, q->costs, &request, &diagnostics)) {
@@ -54,7 +54,6 @@ static int64_t value_of(const Question *q, PlanAllocator allocator, Watch *watch
     } else {
         assert_int_equal(diagnostics.exit_code, EXIT_NO_PLAN);
     }
-    diagnostics_free(&diagnostics);
     return value;
 }
 

@@ -96,7 +96,7 @@ static int64_t brute_force(const Costs *costs, PlanObjective objective, PlanSche
 
 static void compare_with_brute_force(const Costs *costs, PlanObjective objective, PlanSchedule schedule, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Problem problem;
     assert_true(problem_create(&problem, costs, objective, schedule, 0, &diagnostics));
     Allocation start = allocation_create(&problem.arena, &problem), best = allocation_create(&problem.arena, &problem);
@@ -116,7 +116,6 @@ static void compare_with_brute_force(const Costs *costs, PlanObjective objective
                      (long long)result.value, (long long)result.bound, (long long)optimum);
     }
     problem_free(&problem);
-    diagnostics_free(&diagnostics);
 }
 
 static void small_instances_match_brute_force(void **state)
@@ -152,7 +151,7 @@ static bool fits_with(const Costs *costs, PlanSchedule schedule, int device, int
 /* What the hint names is enough, and a byte or a device less is not, on any device. */
 static void check_relaxation(const Costs *costs, PlanSchedule schedule, int seed)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Problem problem;
     long long extra = -1;
     int copies = 0, memory_device = -1, copied_device = -1;
@@ -179,7 +178,6 @@ static void check_relaxation(const Costs *costs, PlanSchedule schedule, int seed
     }
     free(text);
     problem_free(&problem);
-    diagnostics_free(&diagnostics);
 }
 
 static void the_smallest_relaxation_is_named(void **state)
@@ -204,7 +202,7 @@ static void the_smallest_relaxation_is_named(void **state)
 static void known_periods_are_reached_and_proven(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     json_t *known = json_read(PLANNER_DATA "known.json", &diagnostics), *entry;
     const char *name;
     assert_non_null(known);
@@ -230,7 +228,6 @@ static void known_periods_are_reached_and_proven(void **state)
         costs_free(&costs);
     }
     json_decref(known);
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

@@ -59,7 +59,7 @@ static void short_of_memory(Costs *costs, int k)
 static void plans_are_near_the_best_there_is(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     int recomputing = 0, best = 0, rescued = 0, refused = 0;
     for (int k = 0; k < 600; k += STEP) {
         Costs costs;
@@ -104,13 +104,12 @@ static void plans_are_near_the_best_there_is(void **state)
                   rescued);
     assert_true(recomputing > 80 / STEP && rescued > 50 / STEP && refused > 50 / STEP);
     assert_true(best * 10 >= recomputing * 9);
-    diagnostics_free(&diagnostics);
 }
 
 static void always_means_every_stage(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     int count = 0;
     for (int k = 0; k < 100; k += STEP) {
         Costs costs;
@@ -130,7 +129,6 @@ static void always_means_every_stage(void **state)
         costs_free(&costs);
     }
     assert_true(count > 20 / STEP);
-    diagnostics_free(&diagnostics);
 }
 
 /* Stash, limits and recomputation for every device: one question about all of it takes longer than the limit. */
@@ -142,7 +140,7 @@ static void limits_hold_whatever_the_size(void **state)
     Costs costs;
     Plan plan = {0};
     Verified verified;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = PLAN_REQUEST_DEFAULT;
     random_costs(&costs, 0, 1);
     costs.layer_count = LAYERS;
@@ -170,7 +168,6 @@ static void limits_hold_whatever_the_size(void **state)
     assert_true(plan.timed_out && plan_verify(&verified, &plan, &costs, false, &diagnostics));
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* A relaxed question has no slower answer: no pin makes a faster plan than none. In the hard cases only a choice of
@@ -184,7 +181,7 @@ static void no_pin_makes_a_faster_plan(void **state)
     for (int k = 0; k < 42; k += STEP_OF_PINS) {
         int seed = k < 40 ? k : hard[k - 40];
         Costs costs;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         Plan free = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         int variant = WITH_MEMORY | WITH_STASH | (seed & 1 ? WITH_LINKS : 0) | (seed & 2 ? WITH_TYPES : 0);
@@ -204,7 +201,6 @@ static void no_pin_makes_a_faster_plan(void **state)
             plan_free(&pinned);
         }
         plan_free(&free);
-        diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
     assert_true(pins > 500 / STEP_OF_PINS);

@@ -75,7 +75,7 @@ static void check_cap(const Problem *p, int64_t cap, int *lanes, int *queues)
 {
     Relaxation r;
     relaxation_create(&r, p, cap, true);
-    double *price = memory_allocate((size_t)p->type_count * sizeof *price);
+    FREED double *price = memory_allocate((size_t)p->type_count * sizeof *price);
     for (int round = 0; round < 4; round++) {
         for (int t = 0; t < p->type_count; t++) price[t] = draw(3) ? draw(200 >> round) : 0;
         double value = shortest_solve(&r, price), expected = naive(p, price, cap);
@@ -84,7 +84,6 @@ static void check_cap(const Problem *p, int64_t cap, int *lanes, int *queues)
     }
     *lanes += r.lanes != NULL;
     *queues += r.queues != NULL;
-    free(price);
     relaxation_free(&r);
 }
 

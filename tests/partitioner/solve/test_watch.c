@@ -34,7 +34,7 @@ typedef struct Outcome {
  * labels. */
 static Outcome search(const Costs *costs, PlanObjective objective, double seconds, bool keeper, Arena *arena)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Watch watch = {.counted = true};
     Problem problem;
     Outcome outcome = {0};
@@ -54,7 +54,6 @@ static Outcome search(const Costs *costs, PlanObjective objective, double second
     outcome.struck = watch.struck;
     outcome.work = watch.work;
     problem_free(&problem);
-    diagnostics_free(&diagnostics);
     return outcome;
 }
 
@@ -79,7 +78,7 @@ static void searches_end_at_the_same_place_however_busy_the_machine(void **state
         char path[512];
         Costs costs;
         Diagnostics diagnostics = {0};
-        Arena arena = {0};
+        FREED_WITH(arena_free) Arena arena = {0};
         pthread_t threads[SPINNERS];
         atomic_bool stop = false;
         snprintf(path, sizeof path, PLANNER_DATA "%s.json", names[k % 2]);
@@ -92,7 +91,6 @@ static void searches_end_at_the_same_place_however_busy_the_machine(void **state
         assert_same(&alone, &busy);
         cut_short += alone.struck;
         costs_free(&costs);
-        arena_free(&arena);
     }
     assert_true(cut_short >= 6); /* else the watch decided nothing, and the test says nothing */
 }
@@ -103,13 +101,12 @@ static void counted_work_is_bounded(void **state)
     (void)state;
     Costs costs;
     Diagnostics diagnostics = {0};
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     assert_true(costs_read(&costs, PLANNER_DATA "wan10-uniform-40x12-256MiB-s6.json", &diagnostics));
     Outcome outcome = search(&costs, PLAN_OBJECTIVE_STEP, 0.02, false, &arena);
     assert_true(outcome.struck && outcome.result.found);
     assert_true(outcome.work > 20000000 && outcome.work < 60000000);
     costs_free(&costs);
-    arena_free(&arena);
 }
 
 int main(void)

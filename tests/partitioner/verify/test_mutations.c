@@ -67,8 +67,8 @@ static bool is_accepted(const Mutator *m)
 {
     Plan plan;
     Verified verified;
-    Diagnostics ignored = {0};
-    char *text = json_dumps(m->root, JSON_REAL_PRECISION(17));
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
+    FREED char *text = json_dumps(m->root, JSON_REAL_PRECISION(17));
     int file = memfd_create("plan.json", 0); /* tens of thousands of files take long on a disk */
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
@@ -79,8 +79,6 @@ static bool is_accepted(const Mutator *m)
         ok = plan_verify(&verified, &plan, m->costs, false, &ignored);
         plan_free(&plan);
     }
-    free(text);
-    diagnostics_free(&ignored);
     return ok;
 }
 
@@ -341,7 +339,7 @@ static void honest_plans_with_codecs_verify(void **state)
  * order. */
 static bool accepts_moved(Plan *plan, const Costs *costs, PlanInstruction *list, int from, int to)
 {
-    Diagnostics ignored = {0};
+    FREED_WITH(diagnostics_free) Diagnostics ignored = {0};
     Verified verified;
     PlanInstruction moved = list[from];
     int64_t step = plan->simulated_step_ns;
@@ -356,7 +354,6 @@ static bool accepts_moved(Plan *plan, const Costs *costs, PlanInstruction *list,
     list[from] = moved;
     plan->simulated_step_ns = step;
     plan->bubble = bubble;
-    diagnostics_free(&ignored);
     return ok;
 }
 

@@ -20,10 +20,9 @@ enum { BYTES = 1608 };
 
 static Scratch write_plan(const Plan *plan)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     plan_print(plan, &buffer);
     Scratch file = scratch_file(buffer.bytes, buffer.size);
-    buffer_free(&buffer);
     return file;
 }
 
@@ -122,7 +121,7 @@ static void only_simulated_steps_count_it(void **state)
     for (uint64_t seed = 0; seed < TRIED; seed++) {
         Costs costs;
         Plan plain = {0}, plan = {0};
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = PLAN_REQUEST_DEFAULT;
         request.objective = PLAN_OBJECTIVE_PERIOD; /* for which plans do without links less often */
         random_costs(&costs, seed % 3 ? WITH_LINKS : 0, seed + 700000);
@@ -141,7 +140,6 @@ static void only_simulated_steps_count_it(void **state)
         verified(&plan, &costs, NULL);
         if (plan.norm && rounds++ < 5) check_changed(&plan, &costs);
         plan_free(&plan), plan_free(&plain);
-        diagnostics_free(&diagnostics);
         costs_free(&costs);
     }
     print_message("%d rounds, %d make steps longer\n", rounds, longer);

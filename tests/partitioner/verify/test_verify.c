@@ -30,10 +30,9 @@ static PlanRequest request_of(PlanObjective objective, int k)
 
 static Scratch write_plan(const Plan *plan)
 {
-    Buffer buffer = {0};
+    FREED_WITH(buffer_free) Buffer buffer = {0};
     plan_print(plan, &buffer);
     Scratch file = scratch_file(buffer.bytes, buffer.size);
-    buffer_free(&buffer);
     return file;
 }
 
@@ -64,7 +63,7 @@ static void random_plans_verify(void **state)
         for (int k = 0; k < 4; k++) {
             PlanObjective objective = k & 2 ? PLAN_OBJECTIVE_STEP : PLAN_OBJECTIVE_PERIOD;
             PlanRequest request = request_of(objective, k);
-            Diagnostics diagnostics = {0};
+            FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
             Plan plan = {0};
             Verified verified;
             if (plan_make(&plan, &costs, &request, &diagnostics)) {
@@ -83,7 +82,6 @@ static void random_plans_verify(void **state)
                 impossible++;
             }
             plan_free(&plan);
-            diagnostics_free(&diagnostics);
         }
         costs_free(&costs);
     }
@@ -134,7 +132,7 @@ static void unproven_plans_are_accepted_on_request(void **state)
     Costs costs;
     Plan plan = {0};
     Verified verified;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     PlanRequest request = request_of(PLAN_OBJECTIVE_PERIOD, 0);
     random_costs(&costs, 0, 11);
     assert_true(plan_make(&plan, &costs, &request, &diagnostics) && plan.proven_optimal);
@@ -146,7 +144,6 @@ static void unproven_plans_are_accepted_on_request(void **state)
     assert_true(plan_verify(&verified, &plan, &costs, false, &diagnostics));
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* The list of what crosses between regions has neither less nor more than that, nor anything else. */
@@ -158,7 +155,7 @@ static void crossings_are_checked(void **state)
         Costs costs;
         Plan plan = {0};
         Verified verified;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         PlanRequest request = request_of(PLAN_OBJECTIVE_PERIOD, 0);
         random_costs(&costs, WITH_LINKS, (uint64_t)seed + 500);
         assert_true(plan_make(&plan, &costs, &request, &diagnostics));
@@ -173,7 +170,6 @@ static void crossings_are_checked(void **state)
         }
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
     assert_true(crossed > 20);
 }
@@ -188,7 +184,7 @@ typedef struct Alteration {
 /* The plan that stands in the file, altered. */
 static void refuses(const char *costs_path, const char *keeper, const char *plan_path, Alteration alteration)
 {
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Costs costs;
     Plan plan;
     Verified verified;
@@ -209,14 +205,13 @@ static void refuses(const char *costs_path, const char *keeper, const char *plan
     free(text);
     plan_free(&plan);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 /* `keeper` (NULL: none) keeps inputs and labels. */
 static void all_are_refused(const char *costs_path, const char *keeper, const Alteration *alterations, size_t count)
 {
     for (int k = 0; k < 2; k++) {
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         Costs costs;
         Plan plan;
         assert_true(costs_read(&costs, costs_path, &diagnostics));
@@ -228,7 +223,6 @@ static void all_are_refused(const char *costs_path, const char *keeper, const Al
         unlink(file.path);
         plan_free(&plan);
         costs_free(&costs);
-        diagnostics_free(&diagnostics);
     }
 }
 

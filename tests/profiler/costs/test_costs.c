@@ -35,7 +35,7 @@ static bool parse_costs(Costs *costs, const char *text, Diagnostics *diagnostics
 static void costs_read_what_they_print(void **state)
 {
     (void)state;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Costs costs, again;
     assert_true(parse_costs(&costs, full, &diagnostics));
     assert_int_equal(costs.microbatches, 4);
@@ -60,7 +60,6 @@ static void costs_read_what_they_print(void **state)
     buffer_free(&second);
     costs_free(&costs);
     costs_free(&again);
-    diagnostics_free(&diagnostics);
 }
 
 static const char rows[] = "\"microbatches\":4,\"rows\":{\"batch\":8,\"lines\":2,\"length\":10,\"slots\":3,"
@@ -81,7 +80,7 @@ static void sites_come_back(void **state)
     (void)state;
     Costs costs, again;
     char text[1024];
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Buffer first = {0}, second = {0};
     snprintf(text, sizeof text,
              "{\"names\":[\"lyon\",\"kyoto\"],\"devices\":[0,1],\"keep\":{\"labels\":\"lyon\"},\"cuts\":["
@@ -106,7 +105,6 @@ static void sites_come_back(void **state)
     buffer_free(&second);
     costs_free(&costs);
     costs_free(&again);
-    diagnostics_free(&diagnostics);
 }
 
 static void bad_sites_are_refused(void **state)
@@ -127,12 +125,11 @@ static void bad_sites_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Costs costs;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         if (parse_sites(&costs, bad[i], &diagnostics)) fail_msg("accepted: %s", bad[i]);
         assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
         const char *object = diagnostics.first->place.object;
         assert_non_null(strstr(object ? object : diagnostics.first->message, "sites"));
-        diagnostics_free(&diagnostics);
     }
 }
 
@@ -148,8 +145,8 @@ static void batches_come_back(void **state)
 {
     (void)state;
     Costs costs, again;
-    Buffer first = {0};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(buffer_free) Buffer first = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     char line[BATCH_CHOICE_LINE];
     assert_true(parse_batch(&costs,
                             "{\"rows\":8,\"microbatches\":2,\"tried\":[{\"microbatches\":8,\"step_s\":2},"
@@ -162,10 +159,8 @@ static void batches_come_back(void **state)
     assert_true(batch_choice_equal(&costs.batch, &again.batch));
     again.batch.tried[1].step_ns++;
     assert_false(batch_choice_equal(&costs.batch, &again.batch));
-    buffer_free(&first);
     costs_free(&costs);
     costs_free(&again);
-    diagnostics_free(&diagnostics);
 }
 
 static void bad_batches_are_refused(void **state)
@@ -186,10 +181,9 @@ static void bad_batches_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Costs costs;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         if (parse_batch(&costs, bad[i], &diagnostics)) fail_msg("accepted: %s", bad[i]);
         assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-        diagnostics_free(&diagnostics);
     }
 }
 
@@ -199,7 +193,7 @@ static void rows_come_back(void **state)
     Costs costs, again;
     char text[2048];
     Diagnostics diagnostics = {0};
-    Buffer first = {0};
+    FREED_WITH(buffer_free) Buffer first = {0};
     const char *at = strstr(full, "\"microbatches\":4,");
     snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, rows, at + strlen("\"microbatches\":4,"));
     assert_true(parse_costs(&costs, text, &diagnostics));
@@ -217,7 +211,6 @@ static void rows_come_back(void **state)
     assert_true(row_samples_equal(&costs.rows, &again.rows));
     again.rows.lengths[1].times++;
     assert_false(row_samples_equal(&costs.rows, &again.rows));
-    buffer_free(&first);
     costs_free(&costs);
     costs_free(&again);
 }
@@ -279,7 +272,7 @@ static void impossible_rows_are_refused(void **state)
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         char text[2048], changed[512];
         Costs costs;
-        Diagnostics diagnostics = {0};
+        FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
         const char *at = strstr(full, "\"microbatches\":4,"), *from = strstr(rows, changes[i][0]);
         assert_non_null(from);
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(from - rows), rows, changes[i][1],
@@ -287,7 +280,6 @@ static void impossible_rows_are_refused(void **state)
         snprintf(text, sizeof text, "%.*s%s%s", (int)(at - full), full, changed, at + strlen("\"microbatches\":4,"));
         if (parse_costs(&costs, text, &diagnostics)) fail_msg("%s for %s is taken", changes[i][1], changes[i][0]);
         assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-        diagnostics_free(&diagnostics);
     }
 }
 
@@ -297,12 +289,11 @@ static void refuses(const char *from, const char *to)
     const char *found = strstr(full, from);
     assert_non_null(found);
     snprintf(text, sizeof text, "%.*s%s%s", (int)(found - full), full, to, found + strlen(from));
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Costs costs;
     bool ok = parse_costs(&costs, text, &diagnostics);
     if (ok) fail_msg("accepted %s", text);
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
-    diagnostics_free(&diagnostics);
 }
 
 static void shared_stash_comes_back(void **state)
@@ -312,16 +303,14 @@ static void shared_stash_comes_back(void **state)
     const char *memory = "\"memory_bytes\":7", *found = strstr(full, memory);
     snprintf(text, sizeof text, "%.*s%s%s", (int)(found - full), full,
              "\"state_bytes\":7,\"stash_bytes\":9,\"shared_bytes\":5", found + strlen(memory));
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Costs costs;
-    Buffer printed = {0};
+    FREED_WITH(buffer_free) Buffer printed = {0};
     assert_true(parse_costs(&costs, text, &diagnostics));
     assert_int_equal(costs.layers[0].shared_bytes, 5);
     costs_print(&costs, &printed);
     assert_non_null(strstr(buffer_text(&printed), "\"stash_bytes\":9,\"scratch_bytes\":0,\"shared_bytes\":5"));
-    buffer_free(&printed);
     costs_free(&costs);
-    diagnostics_free(&diagnostics);
 }
 
 static void bad_costs_are_refused(void **state)

@@ -62,7 +62,7 @@ static void a_table_brings_the_rows_that_are_looked_up(void **state)
 static void passes_are_averaged_until_they_agree(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     MeasurePasses made = {0};
     const double seconds[] = {1, 1.2, 0.8, 1, 1.2, 0.8};
     for (int p = 0; p < 6; p++) {
@@ -86,7 +86,6 @@ static void passes_are_averaged_until_they_agree(void **state)
     assert_int_equal(known.kernel_count, 2); /* what is known stays */
     assert_true(fabs(machine_profile_seconds(&known, (Hash){1, 0}) - 1.001) < 1e-9);
     assert_true(machine_profile_seconds(&known, (Hash){0, 0}) == 8);
-    arena_free(&arena);
 }
 
 int main(void)

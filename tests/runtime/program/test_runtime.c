@@ -106,7 +106,7 @@ static void calls_run_on_threads_and_slots(void **state)
                       .thread_scratch_bytes = 8};
     stage.space_bytes[SKY_SPACE_SLOT] = 64 + UNITS * sizeof(int32_t);
     const SkyProgram program = {.stages = &stage, .stage_count = 1};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Execution execution;
     assert_true(execution_open(&execution, &program, 3, reject, &diagnostics));
     assert_true(execution_run(&execution, 0, SKY_LIST_FORWARD, 1, &diagnostics));
@@ -120,7 +120,6 @@ static void calls_run_on_threads_and_slots(void **state)
     }
     assert_false(execution_run(&execution, 0, SKY_LIST_BACKWARD, 0, &diagnostics));
     assert_int_equal(diagnostics.exit_code, EXIT_RUN_FAILED);
-    diagnostics_free(&diagnostics);
     execution_close(&execution);
 }
 
@@ -161,7 +160,7 @@ static void walk_on(int threads, bool fails)
         .slot_count = 1, .lists[SKY_LIST_FORWARD] = {.calls = calls, .count = WALKED}, .constants = pieces};
     stage.space_bytes[SKY_SPACE_STATE] = 2 * ELEMENTS * sizeof(int32_t);
     const SkyProgram program = {.stages = &stage, .stage_count = 1};
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     Execution execution;
     assert_true(execution_open(&execution, &program, threads, reject, &diagnostics));
     int32_t *values = execution_address(&execution, 0, 0, operands[0][0]);
@@ -172,7 +171,6 @@ static void walk_on(int threads, bool fails)
         for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[i], expected);
         for (int i = 0; i < ELEMENTS; i++) assert_int_equal(values[ELEMENTS + i], expected - 1);
     }
-    diagnostics_free(&diagnostics);
     execution_close(&execution);
 }
 
@@ -473,7 +471,7 @@ static void shares_cover_everything_once(void **state)
 static void options_come_from_the_environment_too(void **state)
 {
     (void)state;
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     Diagnostics diagnostics = {0};
     TrainingOptions options;
     char *arguments[] = {"stage-00", "--steps", "7", "--warmup", "25%", NULL};
@@ -496,7 +494,6 @@ static void options_come_from_the_environment_too(void **state)
     }
     diagnostics_free(&diagnostics);
     unsetenv("SKYCC_OPTIONS");
-    arena_free(&arena);
 }
 
 static int set_up(void **state)

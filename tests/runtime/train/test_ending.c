@@ -111,11 +111,10 @@ static void a_rank_that_never_starts_ends_the_run(void **state)
 static void a_run_over_tcp_ends(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 3");
+    FREED char *expected = reference("", "--data data --steps 3");
     assert_int_equal(train("0,1,2,3", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data data --steps 3 --log log"), 0);
     assert_losses("log", expected);
     assert_int_equal(train("0,1", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "--data absent"), 1);
-    free(expected);
 }
 
 /* ---- Divergence ---- */
@@ -205,9 +204,9 @@ static void skipped_steps_do_not_count_for_bias_correction(void **state)
     char options[256];
     write_data("eight", (Data){.rows = 8, .label_rows = 8, .length = LENGTH});
     snprintf(options, sizeof options, "%s --steps 5", common);
-    char *undisturbed = reference("", options);
+    FREED char *undisturbed = reference("", options);
     snprintf(options, sizeof options, "%s --steps 6 --skip-nonfinite 1", common);
-    char *skipped = reference("TOY_FAULT='spoil 0 1 1'", options);
+    FREED char *skipped = reference("TOY_FAULT='spoil 0 1 1'", options);
     /* Of each row the loss: those of steps 2 ... 6 are those of 1 ... 5. */
     int step, other;
     char loss[32], other_loss[32];
@@ -225,8 +224,6 @@ static void skipped_steps_do_not_count_for_bias_correction(void **state)
     assert_int_equal(run("TOY_STAGES=0 TOY_FAULT='spoil 0 1 1' %s --quiet %s --stop-after 3", TOY_PROGRAM, options), 0);
     assert_int_equal(run("TOY_STAGES=0 %s --quiet %s --resume", TOY_PROGRAM, options), 0);
     assert_losses("log", skipped);
-    free(skipped);
-    free(undisturbed);
 }
 
 /* Of 16 rows the first eight have no label that counts: every other step has nothing to learn from. */
@@ -354,7 +351,7 @@ static void outputs_that_cannot_be_written_are_errors(void **state)
 static void a_failed_run_is_started_again(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 8");
+    FREED char *expected = reference("", "--data data --steps 8");
     write_launch_files("again", NULL, NULL);
     const char *options = "--data data --steps 8 --checkpoint saved --checkpoint-every 1 --log log --quiet";
     assert_int_equal(run("TOY_SPARE=0 TOY_STAGES=0,1 TOY_FAULT='kill 1 3' again/train %s --retries=2", options), 6);
@@ -363,7 +360,6 @@ static void a_failed_run_is_started_again(void **state)
     assert_int_equal(
         run("TOY_SPARE=0 TOY_STAGES=0,1 TOY_FAULT='kill 1 3' again/train %s --resume --retries 1", options), 0);
     assert_losses("log", expected);
-    free(expected);
 }
 
 /* ---- Ending early ---- */

@@ -134,7 +134,7 @@ static void entities_are_counted_as_elsewhere(void **state)
          "B-P S-P O | I-L B-P S-P E-P | I-P I-P S-P O E-L I-L I-L", 0.4545454545454545, 0.4333333333333333},
         {"O E-P | O S-P | I-L", "I-L S-L | O I-P | B-L", 0.5714285714285715, 0.5833333333333333},
     };
-    Arena arena = {0};
+    FREED_WITH(arena_free) Arena arena = {0};
     EntityTags tags = entity_tags(names, 9, &arena);
     assert_true(tags.type_count == 2 && entity_tags((const char *const[]){"O", "good"}, 2, &arena).count == 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -153,7 +153,6 @@ static void entities_are_counted_as_elsewhere(void **state)
         assert_true(close_to(entity_counter_f1(&counter, F1_MACRO), cases[i].macro));
         entity_counter_close(&counter);
     }
-    arena_free(&arena);
 }
 
 /* As SQuAD's evaluation script has them. */

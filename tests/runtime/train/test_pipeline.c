@@ -39,10 +39,9 @@ static void check_cuts(int stride, const char *options, const char *expected)
 static void losses_do_not_depend_on_the_cut(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 12");
+    FREED char *expected = reference("", "--data data --steps 12");
     assert_non_null(strstr(expected, "\n12,"));
     check_cuts(1, "--data data --steps 12", expected);
-    free(expected);
 }
 
 static void clipping_and_schedules_do_not_depend_on_the_cut(void **state)
@@ -68,10 +67,10 @@ static void weights_tied_across_stages_train_as_one(void **state)
 {
     (void)state;
     const char *options = "--data data --steps 12 --clip 0.5 --log log";
-    char *whole = reference("TOY_TIED=1", "--data data --steps 12 --clip 0.5");
-    char *untied = reference("", "--data data --steps 12 --clip 0.5");
+    FREED char *whole = reference("TOY_TIED=1", "--data data --steps 12 --clip 0.5");
+    FREED char *untied = reference("", "--data data --steps 12 --clip 0.5");
     assert_int_equal(train("0,1", "TOY_TIED=1", options), 0);
-    char *expected = losses("log");
+    FREED char *expected = losses("log");
     const char *const others[] = {"0,1,2,3", "0,1,2,0", "0,1,0,1"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(train(others[i], "TOY_TIED=1", options), 0);
@@ -80,9 +79,6 @@ static void weights_tied_across_stages_train_as_one(void **state)
     /* On one rank both uses add to one gradient in turn: only the rounding differs. */
     assert_true(fabs(last_loss(whole) - last_loss(expected)) < 1e-4);
     assert_true(fabs(last_loss(untied) - last_loss(expected)) > 1e-3);
-    free(whole);
-    free(untied);
-    free(expected);
 }
 
 static void emulation_and_trace_change_nothing(void **state)
@@ -129,10 +125,9 @@ static void a_full_trace_says_so(void **state)
     assert_int_equal(train("0,1", "SKYCC_TRACE_EVENTS=40", "--data data --steps 5 --trace trace"), 0);
     assert_printed("skycc: warning: rank 1 (toy): the trace ends at step ");
     assert_printed("it has room for 40 events");
-    char *text = read_text("trace");
+    FREED char *text = read_text("trace");
     assert_non_null(strstr(text, "\"name\":\"trace_full\",\"pid\":0"));
     assert_null(strstr(text, "\"step\":5"));
-    free(text);
 }
 
 /* Four ranks on one core, which is enough for one of a device that is much slower. */
@@ -178,7 +173,7 @@ static void assert_same_parameters(const char *one_rank, const char *several, in
 static void resuming_continues_under_another_plan(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 14 --checkpoint whole");
+    FREED char *expected = reference("", "--data data --steps 14 --checkpoint whole");
     const char *part = "--data data --steps 14 --checkpoint parts --checkpoint-every 4 --keep 2 --log log";
     assert_int_not_equal(train("0,1,2,3", "TOY_FAULT='kill 2 11'", part), 0);
     assert_int_equal(train("0,1", "", "--data data --steps 14 --checkpoint parts --resume --log log"), 0);
@@ -188,7 +183,6 @@ static void resuming_continues_under_another_plan(void **state)
     assert_string_equal(printed, "step-00000004\nstep-00000008\nstep-00000014\n");
     /* Already at the end: nothing to do. */
     assert_int_equal(train("0,1,2,3", "", "--data data --steps 14 --checkpoint parts --keep 1 --resume"), 0);
-    free(expected);
 }
 
 /* Seconds of checkpoints in the steps of a trace but the last one. */
@@ -325,7 +319,7 @@ static void evaluation_does_not_depend_on_the_cut(void **state)
     (void)state;
     const char *options = "--data data --epochs 3 --eval-data data";
     assert_int_equal(run("TOY_STAGES=0 %s %s", TOY_PROGRAM, options), 0);
-    char *expected = evaluations();
+    FREED char *expected = evaluations();
     assert_non_null(strstr(expected, "evaluation after step 6: loss "));
     assert_non_null(strstr(expected, "evaluation after step 18: loss "));
     assert_non_null(strstr(expected, "(43 rows)")); /* one of them has no label; the last batch is partial */
@@ -334,22 +328,19 @@ static void evaluation_does_not_depend_on_the_cut(void **state)
         assert_int_equal(run("TOY_STAGES=%s TOY_SCHEDULE=%s mpiexec.mpich -n %d %s %s", cuts[i][0], cuts[i][1],
                              rank_count(cuts[i][0]), TOY_PROGRAM, options),
                          0);
-        char *have = evaluations();
+        FREED char *have = evaluations();
         assert_string_equal(have, expected);
-        free(have);
     }
-    free(expected);
 }
 
 static void training_stops_at_the_wanted_loss(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --until-loss 1.0");
+    FREED char *expected = reference("", "--data data --until-loss 1.0");
     assert_true(last_loss(expected) <= 1.0);
     assert_null(strstr(expected, "\n1000,"));
     assert_int_equal(train("0,1,2,3", "", "--data data --until-loss 1.0 --log log"), 0);
     assert_losses("log", expected);
-    free(expected);
 }
 
 /* ---- What users get wrong ---- */

@@ -97,7 +97,7 @@ static int train_on(const char *first, const char *second, const char *environme
 static void what_several_ranks_read_must_be_the_same(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 3");
+    FREED char *expected = reference("", "--data data --steps 3");
     write_data("wide", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .wide = true});
     write_data("other-labels", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_label = 2});
     write_data("other-ids", (Data){.rows = ROWS, .label_rows = ROWS, .length = LENGTH, .bad_id = 1});
@@ -109,13 +109,12 @@ static void what_several_ranks_read_must_be_the_same(void **state)
     assert_losses("log", expected);
     assert_int_equal(train_on("data", "wide", "TOY_READS=1"), 0);
     assert_losses("log", expected);
-    free(expected);
 }
 
 static void programs_may_start_in_any_order(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 3");
+    FREED char *expected = reference("", "--data data --steps 3");
     const char *options = "--data data --steps 3 --quiet --log log";
     assert_int_equal(
         run("TOY_STAGES=0,1,2 mpiexec.mpich -n 1 -env TOY_RANK 2 %s %s : -n 1 -env TOY_RANK 0 %s %s : -n 1 "
@@ -123,7 +122,6 @@ static void programs_may_start_in_any_order(void **state)
             TOY_PROGRAM, options, TOY_PROGRAM, options, TOY_PROGRAM, options),
         0);
     assert_losses("log", expected);
-    free(expected);
 }
 
 /* ---- Launch files ---- */
@@ -131,7 +129,7 @@ static void programs_may_start_in_any_order(void **state)
 static void launch_files_work_from_anywhere(void **state)
 {
     (void)state;
-    char *expected = reference("", "--data data --steps 5");
+    FREED char *expected = reference("", "--data data --steps 5");
     write_launch_files("a place", NULL, "localhost");
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data data --steps 5 --log log"), 0);
     assert_losses("log", expected);
@@ -168,7 +166,6 @@ static void launch_files_work_from_anywhere(void **state)
     assert_int_equal(run("TOY_STAGES=0,1 'a place/train' --data data --steps none"), 2);
     assert_int_equal(run("MPIEXEC=no-mpiexec 'a place/train' --data data"), 6);
     assert_printed("no-mpiexec is not installed");
-    free(expected);
 }
 
 #define FAR                                                                                                            \

@@ -46,7 +46,7 @@ static void rows_are_written_when_there_is_room_again(void **state)
     (void)state;
     TrainingLog log;
     Diagnostics diagnostics = {0};
-    char *expected = undisturbed();
+    FREED char *expected = undisturbed();
     assert_true(training_log_open(&log, "log", 1, &diagnostics));
     limit_files(300);
     write_rows(&log, 1, STEPS / 2);
@@ -54,17 +54,15 @@ static void rows_are_written_when_there_is_room_again(void **state)
     limit_files(RLIM_INFINITY);
     write_rows(&log, STEPS / 2 + 1, STEPS);
     assert_true(training_log_close(&log, &diagnostics));
-    char *text = read_text("log");
+    FREED char *text = read_text("log");
     assert_string_equal(text, expected);
-    free(text);
-    free(expected);
 }
 
 static void rows_that_are_lost_are_an_error(void **state)
 {
     (void)state;
     TrainingLog log;
-    Diagnostics diagnostics = {0};
+    FREED_WITH(diagnostics_free) Diagnostics diagnostics = {0};
     assert_true(training_log_open(&log, "log", 1, &diagnostics));
     limit_files(300);
     write_rows(&log, 1, STEPS);
@@ -72,7 +70,6 @@ static void rows_that_are_lost_are_an_error(void **state)
     limit_files(RLIM_INFINITY);
     assert_int_equal(diagnostics.exit_code, EXIT_BAD_INPUT);
     assert_non_null(strstr(diagnostics.first->message, "cannot be written: File too large: the rows from step "));
-    diagnostics_free(&diagnostics);
 }
 
 int main(void)

@@ -49,9 +49,8 @@ char *losses(const char *log)
 
 void assert_losses(const char *log, const char *expected)
 {
-    char *have = losses(log);
+    FREED char *have = losses(log);
     assert_string_equal(have, expected);
-    free(have);
 }
 
 void write_data(const char *name, Data data)

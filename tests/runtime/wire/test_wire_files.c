@@ -212,7 +212,7 @@ static void test_audit(void **state)
     assert_true(first->from_stage == 1 && first->to_stage == 0);
     assert_string_equal(first->tensor, "x");
     assert_true(second->messages == 2 && second->bytes == 3 && second->tag == -7 && second->from_stage == -1);
-    char *text = read_text("audit");
+    FREED char *text = read_text("audit");
     assert_true(wire_audit_write(&read, "audit", &diagnostics));
     assert_holds("audit", text);
     wire_audit_free(&made);
@@ -238,7 +238,6 @@ static void test_audit(void **state)
         assert_false(wire_audit_read(&read, "bad", &diagnostics));
         expect_complaint(&diagnostics, EXIT_BAD_INPUT, changes[i][2]);
     }
-    free(text);
 }
 
 int main(void)

@@ -43,7 +43,7 @@ static WireClient *clients[RANKS];
 
 static void write_site_file(const char *path, const char *run, int site)
 {
-    Buffer text = {0};
+    FREED_WITH(buffer_free) Buffer text = {0};
     buffer_print(
         &text,
         "{\"format\":\"skycc.site/1\",\"run\":\"%s\",\"site\":\"%s\",\"sites\":[{\"name\":\"a\",\"address\":"
@@ -53,7 +53,6 @@ static void write_site_file(const char *path, const char *run, int site)
         run, site ? "b" : "a", relay_port(relay), machines[0].keys.public_key, machines[1].keys.public_key,
         TAG_FIRST_BOUNDARY);
     write_bytes(path, text.bytes, text.size);
-    buffer_free(&text);
 }
 
 static void *run_gateway(void *argument)
