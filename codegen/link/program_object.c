@@ -126,8 +126,8 @@ struct Record {
     X##_PLAIN(T, in microbatch_size) X##_PLAIN(T, in sequence_length) X##_PLAIN(T, in threads) \
     X##_PLAIN(T, in uses_tiles) X##_PLAIN(T, in loss_is_summed) X##_PLAIN(T, in total_parameter_count) \
     X##_PLAIN(T, in label_count) X##_PLAIN(T, in block_count) X##_PLAIN(T, in site) X##_PLAIN(T, in site_count) \
-    X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in whole_batches) X##_PLAIN(T, in replica_count) \
-    X##_PLAIN(T, in sum_codec) X##_PLAIN(T, in summed_layers) \
+    X##_PLAIN(T, in lines_vary) X##_PLAIN(T, in tokens_vary) X##_PLAIN(T, in whole_batches) \
+    X##_PLAIN(T, in replica_count) X##_PLAIN(T, in sum_codec) X##_PLAIN(T, in summed_layers) \
     X##_PLAIN(T, in dealt_count) X##_PLAIN(T, in device_kernel_count) X##_PLAIN(T, in device_blocks) \
     X##_PLAIN(T, in packing) X##_PLAIN(T, in clip) \
     X##_PLAIN(T, in seed) X##_PLAIN(T, in spare_bytes) X##_PLAIN(T, in planned_microbatches) X##_PLAIN(T, in slowdown) \

@@ -15,6 +15,7 @@ typedef struct StageCode {
     uint64_t split_bytes;
     bool lines_vary;         /* the stage does without the lines that a micro-batch lacks */
     bool tokens_vary;        /* and calls without tokens of its last line, in compiled code for CPUs */
+    bool bears_zeros;        /* other stages may leave these tokens out of what they send, as 0 */
     const char *needs_lines; /* where it does not, though rows share lines: the first call that needs all of them */
     const ValueId *parameter_values; /* of stage.parameters (sharing.h: the shared ones); their initial_* fields are the
                                         caller's to fill */

@@ -3,7 +3,8 @@
  *
  * Other calls, attention above all, read these tokens, in products with what masks make 0, or in sums of gradients. So
  * once the wave that leaves them out is done they become 0 (SkyCall.tails): what a gradient has there must add nothing.
- * All tokens are computed where 0 might become a divisor on the way. */
+ * A stage that might divide by such a 0 of its own computes all tokens; so do all stages where one might divide by what
+ * another one sends. */
 #include "codegen/stage/stage_builder.h"
 
 /* Notes which values the call leaves tokens out of, and of which it reads all. */
@@ -21,6 +22,12 @@ static void mark_all(const ValueList *list, bool *read_whole)
     for (size_t i = 0; i < list->count; i++) read_whole[list->values[i]] = true;
 }
 
+/* What other stages send may be 0, or computed of zeros, where they have left tokens out. */
+static void expect_zeros(const ValueList *received, KernelZeros *zeros)
+{
+    for (size_t i = 0; i < received->count; i++) zeros[received->values[i]] = (KernelZeros){true, SIGN_ANY};
+}
+
 /* What becomes of zeros in the call, which reads whole values. */
 static bool bears_zeros(const StageBuilder *builder, const LoweredCall *call, KernelZeros *zeros)
 {
@@ -28,7 +35,8 @@ static bool bears_zeros(const StageBuilder *builder, const LoweredCall *call, Ke
     int count = call->kernel->operand_count;
     for (int i = 0; i < count; i++) {
         ValueId value = call->operands[i].value;
-        operands[i] = builder->needs_tail[value] ? (KernelZeros){true, SIGN_NOT_NEGATIVE} : zeros[value];
+        bool tail = builder->cuts_tokens && builder->needs_tail[value];
+        operands[i] = tail ? (KernelZeros){true, SIGN_NOT_NEGATIVE} : zeros[value];
     }
     if (!kernel_bears_zeros(call->kernel, operands)) return false;
     for (int i = 0; i < count; i++)
@@ -44,13 +52,27 @@ static LineCut cut_of(const StageBuilder *builder, size_t c)
     return cut;
 }
 
+/* Whether the stage's calls bear what it leaves out itself, and others where `received`. */
+static bool stage_bears_zeros(const StageBuilder *builder, bool received)
+{
+    KernelZeros *zeros = value_array_new(builder->index->arrays, KernelZeros);
+    bool bears = true;
+    if (received) expect_zeros(&builder->receive_forward, zeros);
+    if (received) expect_zeros(&builder->receive_backward, zeros);
+    for (size_t c = 0; c < builder->end[SKY_LIST_WEIGHT_GRADIENT] && bears; c++) {
+        const LoweredCall *call = &builder->lowering.calls[c];
+        if (!call->dead && !cut_of(builder, c).token_extent) bears = bears_zeros(builder, call, zeros);
+    }
+    value_array_return(builder->index->arrays, zeros);
+    return bears;
+}
+
 void stage_find_tails(StageBuilder *builder)
 {
     ValueArrays *arrays = builder->index->arrays;
     size_t end = builder->end[SKY_LIST_WEIGHT_GRADIENT];
     const LoweredCall *calls = builder->lowering.calls;
     bool *read_whole = value_array_new(arrays, bool);
-    KernelZeros *zeros = value_array_new(arrays, KernelZeros);
     builder->cuts_tokens = true;
     builder->needs_tail = value_array_new(arrays, bool);
     mark_all(&builder->send_forward, read_whole);
@@ -63,10 +85,8 @@ void stage_find_tails(StageBuilder *builder)
     for (size_t c = 0; c < end; c++)
         for (int i = 0; i < calls[c].kernel->operand_count; i++)
             builder->needs_tail[calls[c].operands[i].value] &= read_whole[calls[c].operands[i].value];
-    for (size_t c = 0; c < end && builder->cuts_tokens; c++)
-        if (!calls[c].dead && !cut_of(builder, c).token_extent)
-            builder->cuts_tokens = bears_zeros(builder, &calls[c], zeros);
+    builder->cuts_tokens = stage_bears_zeros(builder, false);
     builder->code->tokens_vary = builder->cuts_tokens;
-    value_array_return(arrays, zeros);
+    builder->code->bears_zeros = stage_bears_zeros(builder, true);
     value_array_return(arrays, read_whole);
 }

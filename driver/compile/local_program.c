@@ -84,6 +84,7 @@ void local_program_create(LocalProgram *program, const TrainingModel *model, con
     run->device_name = "local";
     run->model_hash = run->plan_hash = run->recipe_hash = run->weights_hash = run->settings = "";
     run->lines_vary = code->lines_vary;
+    run->tokens_vary = code->bears_zeros;
     run->stages = arena_copy(&program->arena, &code->stage, sizeof code->stage);
     run->stage_rank = arena_new(&program->arena, uint32_t);
     run->predicted_step_s = arena_new(&program->arena, double);

@@ -213,8 +213,11 @@ static void build_program(StagePrograms *pipeline, const SkyProgram *common, con
     }
     program->stages = stages;
     program->stage_count = (uint32_t)planned->stage_count;
-    program->lines_vary = true;
-    for (size_t s = 0; s < pipeline->stage_count; s++) program->lines_vary &= pipeline->stages[s].lines_vary;
+    program->lines_vary = program->tokens_vary = true;
+    for (size_t s = 0; s < pipeline->stage_count; s++) {
+        program->lines_vary &= pipeline->stages[s].lines_vary;
+        program->tokens_vary &= pipeline->stages[s].bears_zeros;
+    }
     uint32_t *stage_rank = arena_new_array(arena, uint32_t, (size_t)plan->stage_count);
     for (int s = 0; s < plan->stage_count; s++) stage_rank[s] = (uint32_t)plan->stages[s].rank;
     program->stage_rank = stage_rank;

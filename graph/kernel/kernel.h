@@ -252,8 +252,8 @@ typedef struct KernelZeros {
     KernelSign sign;
 } KernelZeros;
 
-/* Whether the kernel divides by nothing that such zeros could make 0, nor takes its logarithm. Fills what is known of
- * operands that it writes. */
+/* Whether the kernel divides by nothing that such zeros could make 0, nor takes its logarithm, nor a root of what they
+ * could make negative. Fills what is known of operands that it writes. */
 bool kernel_bears_zeros(const Kernel *kernel, KernelZeros *operands);
 
 /* ---- Passes ---- */

@@ -1,4 +1,6 @@
 /* What becomes of elements that are 0 where they would have been computed: whether a kernel could divide by one. */
+#include <math.h>
+
 #include "graph/kernel/kernel.h"
 
 static KernelSign least_sign(KernelSign a, KernelSign b) { return a < b ? a : b; }
@@ -47,19 +49,23 @@ static KernelSign sign_of(const KernelInstruction *instruction, KernelSign a, Ke
     }
 }
 
-/* Which of the instruction's registers must not be 0; 0: none. */
-static Register divisor_of(const Kernel *kernel, const KernelInstruction *instruction)
+/* The instruction's register whose sign must be known, and what it has to be at least: a divisor is not 0, what a root
+ * is taken of not negative. 0: there is none. */
+static Register limited_register(const Kernel *kernel, const KernelInstruction *instruction, KernelSign *least)
 {
+    *least = SIGN_POSITIVE;
     if (!dtype_is_float((DType)instruction->type)) return 0;
     switch (instruction->op) {
     case KERNEL_DIVIDE:
     case KERNEL_REMAINDER: return instruction->b;
     case KERNEL_LOG:
     case KERNEL_RECIPROCAL: return instruction->a;
+    case KERNEL_SQRT: *least = SIGN_NOT_NEGATIVE; return instruction->a;
     case KERNEL_POWER: {
         const KernelInstruction *exponent = kernel_instruction(kernel, instruction->b);
-        bool harmless = exponent->op == KERNEL_CONSTANT && sign_of_constant(exponent) != SIGN_ANY;
-        return harmless ? 0 : instruction->a;
+        if (exponent->op != KERNEL_CONSTANT || exponent->constant.number < 0) return instruction->a;
+        *least = SIGN_NOT_NEGATIVE;
+        return exponent->constant.number == floor(exponent->constant.number) ? 0 : instruction->a;
     }
     default: return 0;
     }
@@ -78,8 +84,9 @@ bool kernel_bears_zeros(const Kernel *kernel, KernelZeros *operands)
         KernelZeros a = of_register(known, instruction->a), b = of_register(known, instruction->b),
                     c = of_register(known, instruction->c);
         KernelOp op = (KernelOp)instruction->op;
-        Register divisor = divisor_of(kernel, instruction);
-        if (divisor && known[divisor].from_zeros && known[divisor].sign != SIGN_POSITIVE) return false;
+        KernelSign least;
+        Register limited = limited_register(kernel, instruction, &least);
+        if (limited && known[limited].from_zeros && known[limited].sign < least) return false;
         if (kernel_op_is_store(op)) {
             KernelZeros *to = &operands[instruction->operand];
             bool adds = op == KERNEL_STORE_ADD;

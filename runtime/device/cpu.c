@@ -273,7 +273,7 @@ static bool cpu_open(Execution *execution, Diagnostics *diagnostics)
     if (program->uses_tiles && !tiles_request())
         return run_error(diagnostics, "compile for this processor: --target-cpu",
                          "this program uses AMX tiles, which the processor or the system does not have");
-    execution->counts_tokens = program->lines_vary && is_compiled(program);
+    execution->counts_tokens = program->tokens_vary && is_compiled(program);
     execution->team = team_create(execution->threads);
     for (uint32_t i = 0; i < program->stage_count; i++) {
         const SkyStage *stage = &program->stages[i];

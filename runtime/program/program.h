@@ -308,7 +308,8 @@ typedef struct SkyProgram {
     uint32_t block_count;   /* of the model; 0: names do not say */
     uint32_t site;          /* of this rank, as site_names counts; 0 where there are no sites */
     uint32_t site_count;    /* sites that have a rank, if they are several; else 0: MPI reaches all ranks */
-    uint32_t lines_vary;    /* micro-batches may have fewer lines than packing.lines */
+    uint16_t lines_vary;    /* micro-batches may have fewer lines than packing.lines */
+    uint16_t tokens_vary;   /* and calls may leave out tokens of the last line: all stages bear what that makes 0 */
     uint32_t whole_batches; /* no row of a batch may lack: the loss would not know that it does */
     uint32_t replica_count; /* pipelines that share a step, if they are several; else 0 */
     uint32_t sum_codec;     /* Codec of base/codec.h, of the gradients that replicas sum */

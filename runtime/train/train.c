@@ -237,7 +237,8 @@ static StepTokens count_tokens(const Training *t)
     const PackedBatch *packed = t->packed.lengths ? &t->packed : NULL;
     int64_t lines = (int64_t)pipeline_microbatches(&t->pipeline, packed, t->row_count) * program->microbatch_size;
     StepTokens tokens = {.computed = lines * program->sequence_length, .valid = -1};
-    if (packed && program->lines_vary) tokens.computed = row_packer_all_tokens(&packed->packer);
+    if (packed && program->lines_vary) tokens.computed = (int64_t)packed->packer.lines * program->packing.length;
+    if (packed && program->tokens_vary) tokens.computed = row_packer_all_tokens(&packed->packer);
     if (t->lengths.lengths) tokens.valid = agreed_lengths_sum(&t->lengths, t->batch_rows, t->batch);
     return tokens;
 }

@@ -18,6 +18,7 @@
 #include "codegen/stage/stage.h"
 #include "driver/compile/local_program.h"
 #include "driver/compile/training_model.h"
+#include "graph/ops/add_node.h"
 #include "graph/passes/code_cuts.h"
 #include "graph/passes/pack_rows.h"
 #include "runtime/program/step.h"
@@ -275,10 +276,59 @@ static void test_forms(void **state)
     try_model(models[0], STAGE_PLAIN, CODEC_Q8);
 }
 
+/* ---- Stages that divide ---- */
+
+static ValueId add(Graph *graph, int layer, Opcode op, ValueId a, ValueId b, Attribute attribute)
+{
+    static int number;
+    ValueId result;
+    Diagnostics diagnostics = {0};
+    NodeOrigin origin = {.name = arena_format(&graph->arena, "node %d", number++), .layer = layer};
+    assert_true(graph_add_node(graph, op, origin, (ValueId[]){a, b}, b ? 2 : 1, &attribute, attribute.name != NULL,
+                               &result, 1, &diagnostics));
+    return result;
+}
+
+static void expect_tokens(Graph *graph, int first, int last, bool vary, bool bears)
+{
+    StageCode code;
+    stage_build(&code, graph, first, last);
+    assert_true(code.lines_vary);
+    assert_int_equal(code.tokens_vary, vary);
+    assert_int_equal(code.bears_zeros, bears);
+    stage_free(&code);
+}
+
+/* The second layer divides what the first one sends by its absolute value, head by head, where tokens do not stand one
+ * after the other. */
+static void test_division(void **state)
+{
+    (void)state;
+    for (int harmless = 0; harmless < 2; harmless++) {
+        Graph graph;
+        graph_init(&graph, "division");
+        graph.packing = packing;
+        ValueId x = graph_add_input(&graph, "x", DTYPE_F32, &(Shape){4, {LINES, LENGTH, 2, 3}});
+        graph_value(&graph, x)->line_axis = 1;
+        graph_value(&graph, x)->by_token = true;
+        ValueId sent = add(&graph, 0, OP_Tanh, x, 0, (Attribute){0});
+        ValueId heads = add(&graph, 1, OP_Transpose, sent, 0, attribute_integers("perm", (int64_t[]){0, 2, 1, 3}, 4));
+        ValueId divisor = add(&graph, 1, harmless ? OP_Exp : OP_Abs, heads, 0, (Attribute){0});
+        graph_add_output(&graph, "y", add(&graph, 1, OP_Div, heads, divisor, (Attribute){0}));
+        graph.layer_count = 2;
+        graph.layer_names = (const char *[]){"first", "second"};
+        expect_tokens(&graph, 0, 0, true, true);
+        expect_tokens(&graph, 1, 1, true, harmless);
+        expect_tokens(&graph, 0, 1, harmless, true);
+        graph_free(&graph);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_absent_lines),
-                                       cmocka_unit_test(test_absent_tokens_of_one_line), cmocka_unit_test(test_forms)};
+                                       cmocka_unit_test(test_absent_tokens_of_one_line), cmocka_unit_test(test_forms),
+                                       cmocka_unit_test(test_division)};
     models = argv + 1;
     model_count = argc - 1;
     if (!model_count) return fputs("usage: test_lines MODEL.onnx ...\n", stderr), 2;

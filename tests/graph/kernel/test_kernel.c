@@ -493,8 +493,19 @@ static void zeros_may_become_divisors(void **state)
         kernel_store(&kernel, 1, kernel_unary(&kernel, harmful[i], x));
         assert_false(bears(&kernel, &sign));
     }
+    static const struct {
+        double exponent;
+        bool bears, bears_negative;
+    } powers[] = {{-0.5, false, false}, {0.5, true, false}, {3, true, true}};
+    for (int i = 0; i < 6; i++) {
+        x = begin_row(&kernel);
+        if (i % 2) x = kernel_unary(&kernel, KERNEL_NEGATE, x);
+        kernel_store(&kernel, 1,
+                     kernel_binary(&kernel, KERNEL_POWER, x, kernel_constant_like(&kernel, x, powers[i / 2].exponent)));
+        assert_true(bears(&kernel, &sign) == (i % 2 ? powers[i / 2].bears_negative : powers[i / 2].bears));
+    }
     x = begin_row(&kernel);
-    kernel_store(&kernel, 1, kernel_binary(&kernel, KERNEL_POWER, x, kernel_constant_like(&kernel, x, -0.5)));
+    kernel_store(&kernel, 1, kernel_unary(&kernel, KERNEL_SQRT, kernel_unary(&kernel, KERNEL_NEGATE, x)));
     assert_false(bears(&kernel, &sign));
     x = begin_row(&kernel);
     kernel_store(&kernel, 1, kernel_unary(&kernel, KERNEL_NEGATE, x));
