@@ -25,10 +25,10 @@ typedef struct AmxEmitter {
 } AmxEmitter;
 
 /* Where the unit ends along an axis that is cut into pieces of `step`, `extent` being all of it that counts. */
-static Ir unit_end(AmxEmitter *gemm, int axis, int64_t step, Ir extent)
+static Ir unit_end(AmxEmitter *gemm, int axis, Ir step, Ir extent)
 {
     Emit *emit = gemm->emit;
-    Ir end = emit_add(emit, gemm->index[axis], emit_mul(emit, gemm->units, step));
+    Ir end = emit_add(emit, gemm->index[axis], LLVMBuildMul(emit->builder, gemm->units, step, ""));
     return emit_least(emit, end, extent);
 }
 
@@ -156,7 +156,7 @@ static void emit_panels(AmxEmitter *gemm)
     const AmxPlan *plan = gemm->plan;
     int64_t width = amx_panel_columns(plan), whole = plan->columns / width * width;
     Ir first = gemm->index[plan->match.column_axis];
-    Ir end = unit_end(gemm, plan->match.column_axis, plan->unit_columns, emit_i64(emit, plan->columns));
+    Ir end = unit_end(gemm, plan->match.column_axis, emit_i64(emit, plan->unit_columns), emit_i64(emit, plan->columns));
     gemm->columns_end = end;
     if (gemm->panel) {
         EmitLoop loop;
@@ -178,10 +178,13 @@ static void emit_unit(AmxEmitter *gemm)
     const AmxPlan *plan = gemm->plan;
     Ir depth = gemm->all_depth;
     int axis = plan->match.row_axis;
-    gemm->begin = axis < 0 ? emit_i64(emit, 0) : gemm->index[axis];
+    gemm->begin = emit_i64(emit, 0);
     gemm->end = emit_i64(emit, plan->rows);
-    if (axis >= 0)
-        gemm->end = unit_end(gemm, axis, plan->unit_rows, units_emit_limit(emit, gemm->kernel, &plan->units, axis));
+    if (axis >= 0) {
+        UnitRows rows = units_emit_rows(emit, gemm->kernel, &plan->units, axis, plan->tile_rows, gemm->index);
+        gemm->begin = gemm->index[axis];
+        gemm->end = unit_end(gemm, axis, rows.step, rows.limit);
+    }
     EmitLoop loop;
     emit_loop_begin(emit, &loop, emit_i64(emit, 0), depth, plan->depth_block, 0, NULL);
     gemm->k = loop.index;

@@ -198,9 +198,9 @@ static void emit_runs(PairEmitter *gemm)
         gemm->index[axis->axis] = emit_mul(emit, emit_urem(emit, rest, count), axis->step);
         rest = emit_udiv(emit, rest, count);
     }
+    UnitRows rows = units_emit_rows(emit, gemm->kernel, units, plan->match.row_axis, plan->tile_rows, gemm->index);
     gemm->begin = gemm->index[plan->match.row_axis];
-    gemm->end = emit_least(emit, emit_add(emit, gemm->begin, emit_i64(emit, plan->unit_rows)),
-                           units_emit_limit(emit, gemm->kernel, units, plan->match.row_axis));
+    gemm->end = emit_least(emit, emit_add(emit, gemm->begin, rows.step), rows.limit);
     emit_units(gemm);
     emit_loop_end(emit, &runs, NULL);
 }

@@ -24,6 +24,15 @@ int64_t units_init_batches(Units *units, const Kernel *kernel, const KernelGemm 
 /* Where of `axis` there may be something to compute: its extent, and no further than the limit of a SkyKernel if that
  * is one of its sum, and this is the inner axis, or else if units are numbered along it first. */
 Ir units_emit_limit(Emit *emit, const Kernel *kernel, const Units *units, int axis);
+
+/* Of a matrix product whose units begin at multiples of its rows' step: how many rows a unit has, at most, and where
+ * all end. As many units as have some share the rows before the limit of a SkyKernel evenly, in tiles of `granule`,
+ * if none would be left without; index[axis] becomes the unit's first one then. */
+typedef struct UnitRows {
+    Ir step, limit;
+} UnitRows;
+UnitRows units_emit_rows(Emit *emit, const Kernel *kernel, const Units *units, int axis, int64_t granule, Ir *index);
+
 void units_add(Units *units, int axis, int64_t extent, int64_t step);
 
 /* Emits the loop over units begin ... end - 1, from the parameters of a SkyKernel, and sets index[axis] of every unit
