@@ -76,6 +76,13 @@ static KernelZeros of_register(const KernelZeros *known, Register r)
     return r ? known[r] : (KernelZeros){.sign = SIGN_POSITIVE};
 }
 
+/* Rows and their bytes are computed from each other. */
+static void pass_coding(const KernelInstruction *coding, KernelZeros *operands)
+{
+    KernelZeros *row = &operands[coding->operand], *bytes = &operands[kernel_coding_bytes(coding)];
+    *row = *bytes = (KernelZeros){row->from_zeros || bytes->from_zeros, SIGN_ANY};
+}
+
 bool kernel_bears_zeros(const Kernel *kernel, KernelZeros *operands)
 {
     KernelZeros known[KERNEL_MAX_INSTRUCTIONS + 1] = {0};
@@ -97,7 +104,8 @@ bool kernel_bears_zeros(const Kernel *kernel, KernelZeros *operands)
         known[r] =
             (KernelZeros){a.from_zeros || b.from_zeros || c.from_zeros, sign_of(instruction, a.sign, b.sign, c.sign)};
         if (op == KERNEL_LOAD) known[r] = operands[instruction->operand];
-        if (kernel_op_is_coding(op)) operands[instruction->operand].sign = SIGN_ANY;
     }
+    const KernelInstruction *coding = kernel_coding_of(kernel);
+    if (coding) pass_coding(coding, operands);
     return true;
 }

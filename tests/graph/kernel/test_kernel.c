@@ -474,6 +474,25 @@ static bool norm_bears(double epsilon)
     return bears(&kernel, &sign);
 }
 
+/* What is decoded of zeros, or encoded, is from zeros. */
+static void codings_hand_zeros_on(void **state)
+{
+    (void)state;
+    for (int from = 0; from < 2; from++) {
+        Kernel kernel;
+        KernelZeros operands[2] = {{from == 0, SIGN_NOT_NEGATIVE}, {from == 1, SIGN_NOT_NEGATIVE}};
+        kernel_begin(&kernel, "coding", 2, EXTENT(2, 8));
+        int row = kernel_operand(&kernel, DTYPE_F32, STRIDE(8, 1)),
+            bytes = kernel_operand(&kernel, DTYPE_U8, STRIDE(12, 0));
+        if (from == 0)
+            kernel_encode(&kernel, CODEC_Q8, row, bytes, 0, 0);
+        else
+            kernel_decode(&kernel, CODEC_Q8, row, bytes);
+        assert_true(kernel_bears_zeros(&kernel, operands));
+        assert_true(operands[!from].from_zeros && operands[!from].sign == SIGN_ANY);
+    }
+}
+
 static void zeros_may_become_divisors(void **state)
 {
     (void)state;
@@ -562,6 +581,7 @@ int main(void)
         cmocka_unit_test(sums_of_products_are_limited),
         cmocka_unit_test(equal_computations_get_equal_hashes),
         cmocka_unit_test(zeros_may_become_divisors),
+        cmocka_unit_test(codings_hand_zeros_on),
         cmocka_unit_test(axes_whose_index_is_read_stay),
         cmocka_unit_test(softmax_in_three_phases),
         cmocka_unit_test(matrix_products_of_every_layout),
