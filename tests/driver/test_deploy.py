@@ -365,7 +365,8 @@ def ways(bench):
         if os.path.lexists(link):
             os.unlink(link)
         os.symlink(outside, link)
-    bench.deploy("--to", there, says=["one: 2 files sent"])
+    bench.deploy("--to", there, says=["one: [12] files sent"])  # both hosts need `train`, and have one folder here
+    require(not os.path.islink(f"{there}/train"), "a link that both hosts need is not replaced")
     require(read(outside) == b"not to be written to", "a link there is written through")
     require(read(f"{there}/{name}") == whole and not os.path.islink(f"{there}/{name}"), "a link is not replaced")
     os.symlink(there, f"{bench.folder}/to-ways")
